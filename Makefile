@@ -1,0 +1,37 @@
+# Each target does all of its own set-up: a virtual environment with the pinned versions of constraints.txt.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/ready
+export TWOFOLD_DATA ?= $(abspath ../shared/data)
+
+.PHONY: demo check test bench format clean
+
+demo: $(READY)
+	$(BIN)/twofold demo
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# The long and real-data forms of the tests, then every benchmark.
+bench: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m bench
+	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program || exit 1; done
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+
+# torch first: whatever depends on it must find the pinned build and not fetch another.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[datasets,dev,plot,tensorboard]'
+	touch $(READY)

@@ -1,0 +1,44 @@
+"""The command line: `twofold train`, `evaluate`, `predict`, `list`, `demo`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from twofold import __version__
+from twofold.cli import demo, evaluate, parts, predict, train
+from twofold.errors import TwofoldError
+
+
+class _Group(click.Group):
+    """Says what is wrong in one line and ends with status 1; wrong usage ends with status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TwofoldError as error:
+            for line in str(error).splitlines():
+                click.echo(f"error: {line}", err=True)
+            ctx.exit(1)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(1)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, package_name="twofold")
+def main() -> None:
+    """Every model is two functions: an encoder that reads and a decoder that writes.
+
+    \b
+      twofold demo                                     a first model, in under two minutes
+      twofold train translate --out runs/translate     train what a recipe says
+      twofold predict runs/translate "Ein Hund läuft."
+      twofold evaluate runs/translate dev.tsv
+    """
+
+
+for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, parts.list_parts):
+    main.add_command(command)

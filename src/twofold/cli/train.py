@@ -1,0 +1,29 @@
+"""`twofold train`: what a recipe says, into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("recipe")
+@click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder for the model and its log.")
+@click.option("--resume", is_flag=True, help="Go on with the training in --out, or begin it.")
+def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool) -> None:
+    """Train what RECIPE says: a YAML file, or the name of one that comes along (`twofold list`).
+
+    \b
+      twofold train translate --out runs/translate
+      twofold train my.yaml train.epochs=3 encoder.width=128 --out runs/small
+      torchrun --nproc-per-node 2 -m twofold train translate --out runs/two
+    """
+    from twofold.recipe import train as run
+    from twofold.training import processes
+
+    outcome = run(recipe, out, changes, resume)
+    if processes.is_first():
+        done = "done" if outcome.finished else "stopped; go on with --resume"
+        click.echo(f"{done} after {outcome.steps:,} steps; the best model is in {out / 'model'}", err=True)

@@ -1,0 +1,136 @@
+"""Token ids of a whole file, memory-mapped: written once, keyed by file, tokenizer and settings."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold import storage
+from twofold.data.fields import TextField
+from twofold.data.files import Where, fingerprint, read_rows
+
+FORMAT = 1
+CHUNK = 8192
+Report = Callable[[int], None]
+"""Called with the number of rows read so far."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The ids of one column of all rows."""
+
+    ids: NDArray[np.uint16] | NDArray[np.uint32]
+    offsets: NDArray[np.int64]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    def row(self, number: int) -> NDArray[np.uint16] | NDArray[np.uint32]:
+        return self.ids[self.offsets[number] : self.offsets[number + 1]]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """All rows of a file as token ids; only what is touched is read."""
+
+    columns: Mapping[str, Column]
+    rows: int
+    cut: Mapping[str, int]
+    """For each column how many rows lost their tail to the length limit."""
+
+    @classmethod
+    def of(cls, where: Where, fields: Mapping[str, TextField], report: Report | None = None) -> Cache:
+        """The cache of a file, from disk if the same was read before."""
+        folder = cache_folder() / _key(where, fields)
+        if not folder.exists():
+            _build(folder, where, fields, report)
+        return cls._open(folder)
+
+    @classmethod
+    def _open(cls, folder: Path) -> Cache:
+        remedy = f"remove {folder} and run again"
+        about = storage.read_json(folder / "about.json", remedy)
+        columns = {
+            name: Column(
+                np.memmap(folder / f"{number}.ids", np.dtype(about["types"][name]), "r"),
+                np.memmap(folder / f"{number}.offsets", np.int64, "r"),
+            )
+            for number, name in enumerate(about["types"])
+        }
+        return cls(columns, about["rows"], about["cut"])
+
+
+def cache_folder() -> Path:
+    """`$TWOFOLD_CACHE`, or `twofold` in the user's cache folder."""
+    own = os.environ.get("TWOFOLD_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
+
+
+def _key(where: Where, fields: Mapping[str, TextField]) -> str:
+    settings = [
+        [
+            name,
+            field.column,
+            field.limit,
+            field.too_long,
+            hashlib.sha256(field.tokenizer.to_json().encode()).hexdigest(),
+        ]
+        for name, field in fields.items()
+    ]
+    return hashlib.sha256(json.dumps([FORMAT, fingerprint(where), settings]).encode()).hexdigest()[:32]
+
+
+def _build(folder: Path, where: Where, fields: Mapping[str, TextField], report: Report | None) -> None:
+    """Read the file once, chunk by chunk, into a folder of a name of its own; the first to finish keeps its copy."""
+    types = {name: "uint16" if len(field.tokenizer) <= 1 << 16 else "uint32" for name, field in fields.items()}
+    cut = dict.fromkeys(fields, 0)
+    total = 0
+    with storage.writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(folder.parent)
+        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+        try:
+            with ExitStack() as stack:
+                ids = [stack.enter_context((aside / f"{n}.ids").open("wb")) for n in range(len(fields))]
+                offsets = [stack.enter_context((aside / f"{n}.offsets").open("wb")) for n in range(len(fields))]
+                ends = [0] * len(fields)
+                for file in offsets:
+                    file.write(np.zeros(1, np.int64).tobytes())
+                rows = read_rows(where)
+                while chunk := list(itertools.islice(rows, CHUNK)):
+                    for number, (name, field) in enumerate(fields.items()):
+                        encoded = field.encode(chunk)
+                        stops = ends[number] + np.cumsum([len(row) for row in encoded.ids], dtype=np.int64)
+                        ids[number].write(np.fromiter(itertools.chain(*encoded.ids), types[name]).tobytes())
+                        offsets[number].write(stops.tobytes())
+                        ends[number] = int(stops[-1])
+                        cut[name] += encoded.cut
+                    total += len(chunk)
+                    if report:
+                        report(total)
+            storage.write_json(aside / "about.json", {"format": FORMAT, "rows": total, "types": types, "cut": cut})
+            aside.rename(folder)
+        except BaseException as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if not (isinstance(error, OSError) and folder.exists()):
+                raise
+
+
+def _sweep(folder: Path, days: float = 7) -> None:
+    """Remove what a killed process left behind long ago."""
+    for left in folder.glob(".new-*"):
+        if time.time() - left.stat().st_mtime > days * 86_400:
+            shutil.rmtree(left, ignore_errors=True)

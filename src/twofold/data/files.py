@@ -1,0 +1,176 @@
+"""Reads rows from jsonl, tsv, csv and plain text files, each also .gz, and from a Hugging Face `datasets` folder."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from twofold.errors import TwofoldError
+from twofold.storage import sha256
+from twofold.types import Example
+
+Where = str | Mapping[str, str]
+"""A file or folder, or column names to plain text files that are read side by side, line by line."""
+LONGEST_LINE = 16_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One example and where it stands."""
+
+    place: str
+    values: Example
+
+    def text(self, column: str) -> str | list[str]:
+        """The text, or the turns of a dialogue, in a column; an empty one is an error."""
+        value: Any = self.values.get(column)
+        if value is None:
+            raise TwofoldError(f"{self.place}: no '{column}' here; this row has {', '.join(map(str, self.values))}")
+        turns: list[str] = value if isinstance(value, list) else [value]
+        if not all(isinstance(turn, str) for turn in turns):
+            raise TwofoldError(f"{self.place}: '{column}' is neither a text nor a list of texts")
+        if not any(turn.strip() for turn in turns):
+            raise TwofoldError(f"{self.place}: '{column}' is empty; fill it or remove the row")
+        return turns if isinstance(value, list) else turns[0]
+
+
+def read_rows(where: Where) -> Iterator[Row]:
+    """Every row of a file, in order; a file without rows is an error."""
+    empty = True
+    for row in _read_together(where) if isinstance(where, Mapping) else _read(Path(where)):
+        empty = False
+        yield row
+    if empty:
+        raise TwofoldError(f"{_name(where)}: holds no rows")
+
+
+def fingerprint(where: Where) -> str:
+    """A hash of all that `read_rows` would read."""
+    if isinstance(where, Mapping):
+        return " ".join(f"{column} {fingerprint(path)}" for column, path in where.items())
+    path = Path(where)
+    if path.is_dir():
+        return " ".join(f"{file.name} {sha256(file)}" for file in sorted(path.iterdir()) if file.is_file())
+    try:
+        return f"{''.join(path.suffixes[-2:])} {sha256(path)}"
+    except OSError as error:
+        raise TwofoldError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _name(where: Where) -> str:
+    return " and ".join(where.values()) if isinstance(where, Mapping) else where
+
+
+def _read_together(paths: Mapping[str, str]) -> Iterator[Row]:
+    """Plain text files of equal length as the columns of one table."""
+    files = {column: _lines(Path(path)) for column, path in paths.items()}
+    while True:
+        found = {column: next(lines, None) for column, lines in files.items()}
+        lines = {column: item for column, item in found.items() if item is not None}
+        if not lines:
+            return
+        if len(lines) < len(paths):
+            short = next(paths[column] for column, item in found.items() if item is None)
+            raise TwofoldError(
+                f"{short}: ends before {_name({c: paths[c] for c in lines})}; they must have the same lines"
+            )
+        yield Row(next(iter(lines.values()))[0], {column: text for column, (_, text) in lines.items()})
+
+
+def _read(path: Path) -> Iterator[Row]:
+    if path.is_dir():
+        yield from _read_datasets_folder(path)
+        return
+    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    match ending.lower():
+        case ".jsonl":
+            yield from _read_jsonl(path)
+        case ".tsv":
+            yield from _read_table(path, csv.QUOTE_NONE, "\t")
+        case ".csv":
+            yield from _read_table(path, csv.QUOTE_MINIMAL, ",")
+        case _:
+            for place, line in _lines(path):
+                yield Row(place, {"text": line})
+
+
+def _read_jsonl(path: Path) -> Iterator[Row]:
+    for place, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise TwofoldError(f"{place}: not JSON ({error})") from None
+        if not isinstance(values, dict):
+            raise TwofoldError(f"{place}: not a JSON object")
+        yield Row(place, values)
+
+
+def _read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_LINE)
+    # A quoted field may run over several lines, so the reader gets them with their ends.
+    reader = csv.reader((line + "\n" for _, line in _lines(path)), quoting=quoting, delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, None)
+        if header is None:
+            return
+        if len(set(header)) < len(header):
+            raise TwofoldError(f"{path}:1: a column name stands twice in {', '.join(header)}")
+        for fields in reader:
+            if not fields:
+                continue
+            if len(fields) != len(header):
+                raise TwofoldError(
+                    f"{path}:{reader.line_num}: {len(fields)} fields, but {len(header)} columns ({', '.join(header)})"
+                )
+            yield Row(f"{path}:{reader.line_num}", dict(zip(header, fields, strict=True)))
+    except csv.Error as error:
+        raise TwofoldError(f"{path}:{reader.line_num}: not {path.suffixes[0][1:]} ({error})") from None
+
+
+def _read_datasets_folder(path: Path) -> Iterator[Row]:
+    if (path / "dataset_dict.json").exists():
+        splits = sorted(inner.name for inner in path.iterdir() if inner.is_dir())
+        raise TwofoldError(
+            f"{path}: holds several splits; name one: {', '.join(str(path / split) for split in splits)}"
+        )
+    if not (path / "state.json").exists():
+        raise TwofoldError(f"{path}: a folder, but not one that Hugging Face `datasets` wrote with save_to_disk")
+    try:
+        from datasets import load_from_disk  # type: ignore[import-untyped]
+    except ImportError:
+        raise TwofoldError(f"{path}: reading it needs `pip install twofold[datasets]`") from None
+    for number, values in enumerate(load_from_disk(str(path)), start=1):
+        yield Row(f"{path}:{number}", values)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of a UTF-8 file without their ends, each with its place."""
+    number = 0
+    try:
+        with _open(path) as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise TwofoldError(f"{path}:{number}: a line of over {LONGEST_LINE:,} bytes")
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                yield f"{path}:{number}", line.rstrip(b"\r\n").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TwofoldError(f"{path}:{number}: not valid UTF-8 ({error.reason} at byte {error.start})") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise TwofoldError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.open(path, "rb"), 1 << 20)
+    return path.open("rb", buffering=1 << 20)

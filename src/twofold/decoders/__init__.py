@@ -1,0 +1,1 @@
+"""Parts that write: one file a kind."""

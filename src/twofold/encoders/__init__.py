@@ -1,0 +1,1 @@
+"""Parts that read: one file a kind."""

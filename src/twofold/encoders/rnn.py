@@ -1,0 +1,56 @@
+"""A recurrent network, GRU or LSTM, that reads a text in one direction or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twofold.config import EncoderPart
+from twofold.layers.blocks import make_embedding
+from twofold.layers.dropout import dropout
+from twofold.layers.recurrent import CellKind, TwoWay
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+
+@dataclass(frozen=True)
+class Config(EncoderPart):
+    """Settings of the recurrent encoder."""
+
+    cell: CellKind = "gru"
+    """GRU or LSTM."""
+    embedding: int = 128
+    """Width of the token vectors."""
+    width: int = 256
+    """Width of the state in each direction."""
+    layers: int = 1
+    """How many layers lie above each other."""
+    bidirectional: bool = True
+    """Whether it also reads from right to left; states and summary are then twice as wide."""
+    dropout: float = 0.1
+    """Share of values set to zero on the token vectors, between the layers and on the states."""
+
+    def spec(self) -> HiddenSpec:
+        width = self.width * (1 + self.bidirectional)
+        return HiddenSpec(states=width, summary=width, causal=not self.bidirectional)
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> RNNEncoder:
+        return RNNEncoder(self, vocabulary, needs)
+
+
+class RNNEncoder(Encoder):
+    """States of every position; the summary joins the last state of each direction."""
+
+    def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
+        super().__init__()
+        self.needs, self.dropout = needs, config.dropout
+        self.embedding = make_embedding(vocabulary.size, config.embedding)
+        directions = 1 + config.bidirectional
+        self.layers = TwoWay(config.cell, config.embedding, config.width, config.layers, directions, config.dropout)
+
+    def forward(self, batch: Batch) -> Hidden:
+        embedded = dropout(self.embedding(batch.tokens), self.dropout, self.training)
+        states, summary = self.layers(embedded, batch.mask)
+        return Hidden(
+            mask=batch.mask,
+            states=dropout(states, self.dropout, self.training) if "states" in self.needs else None,
+            summary=dropout(summary, self.dropout, self.training) if "summary" in self.needs else None,
+        )

@@ -1,0 +1,54 @@
+"""A Transformer that reads a text: every token looks at every other, or only at those before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from twofold.config import EncoderPart
+from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+
+@dataclass(frozen=True)
+class Config(BlockSettings, EncoderPart):
+    """Settings of the Transformer encoder."""
+
+    causal: bool = False
+    """Whether a token sees only itself and those before it."""
+
+    def spec(self) -> HiddenSpec:
+        return HiddenSpec(states=self.width, summary=self.width, causal=self.causal)
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> TransformerEncoder:
+        return TransformerEncoder(self, vocabulary, needs)
+
+
+class TransformerEncoder(Encoder):
+    """States of every position; the summary is their mean, or the last real state when causal."""
+
+    def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
+        super().__init__()
+        self.needs, self.causal = needs, config.causal
+        self.embedding = make_embedding(vocabulary.size, config.width)
+        self.embed = Embed(config.positions, config.width, vocabulary.limit, config.dropout)
+        self.rotary = config.make_rotary(vocabulary.limit)
+        self.blocks = nn.ModuleList(EncoderBlock(config) for _ in range(config.layers))
+        self.norm = config.make_last_norm()
+
+    def forward(self, batch: Batch) -> Hidden:
+        states, mask = self.embed(self.embedding(batch.tokens)), batch.mask
+        for block in self.blocks:
+            states = block(states, mask, self.causal, self.rotary)
+        if self.norm is not None:
+            states = self.norm(states, mask)
+        summary = None
+        if "summary" in self.needs:
+            count = mask.sum(1, keepdim=True)
+            if self.causal:
+                summary = states[torch.arange(len(states), device=states.device), count[:, 0] - 1]
+            else:
+                summary = states.masked_fill(~mask[..., None], 0.0).sum(1) / count
+        return Hidden(mask=mask, states=states if "states" in self.needs else None, summary=summary)

@@ -1,0 +1,1 @@
+"""Greedy, beam and sampled writing, once for all text decoders."""

@@ -1,0 +1,101 @@
+"""What all text decoders share: teacher forcing, the loss, and writing through start, step and select."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.generate.options import GenerateOptions
+from twofold.generate.search import State, Step, walk, write
+from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary, Written
+
+
+class TextDecoder(Decoder):
+    """Writes tokens from left to right; a part fills in `teach`, `start` and `step`."""
+
+    metrics: ClassVar = ("likelihood", "text")
+    output: nn.Linear
+    """From features to one number for each token of the vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary, label_smoothing: float) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.label_smoothing = label_smoothing
+
+    def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
+        """Features (rows, positions, width) for what follows each of the given tokens."""
+        raise NotImplementedError
+
+    def start(self, hidden: Hidden) -> State:
+        """The state before the start symbol."""
+        raise NotImplementedError
+
+    def step(self, state: Any, tokens: Tensor) -> Step:
+        """What follows `tokens`, (rows,), the newest of each row."""
+        raise NotImplementedError
+
+    def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
+        """(rows, positions, source positions): where it looks as it predicts what follows each token."""
+        raise NotImplementedError
+
+    def count(self, target: Target) -> int:
+        return int(target.mask[:, 1:].sum())
+
+    def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
+        """Cross-entropy of the next token, given the right ones before it, over all real positions."""
+        features, mask = self._taught(hidden, target, progress)
+        # Only real positions meet the vocabulary: it is the widest layer.
+        smoothing = self.label_smoothing if self.training else 0.0
+        gold = target.tokens[:, 1:][mask]
+        total = F.cross_entropy(self.output(features[mask]), gold, reduction="sum", label_smoothing=smoothing)
+        return Loss(total, len(gold))
+
+    @torch.no_grad()
+    def log_probability(self, hidden: Hidden, target: Target) -> Tensor:
+        """(rows,): the log-probability of each whole target, its end symbol included."""
+        features, mask = self._taught(hidden, target, 0.0)
+        scores = self.output(features).log_softmax(-1).gather(2, target.tokens[:, 1:, None])[..., 0]
+        return torch.where(mask, scores, 0.0).sum(1)
+
+    @torch.no_grad()
+    def predict(self, hidden: Hidden, options: GenerateOptions) -> list[Written]:
+        return write(self, hidden, options)
+
+    @torch.no_grad()
+    def stream(self, hidden: Hidden, options: GenerateOptions) -> Iterator[int]:
+        """The tokens of a single row as they are written, without the end symbol."""
+        for chosen in walk(self, hidden, options):
+            if chosen[0].token != self.vocabulary.end:
+                yield chosen[0].token
+
+    def _taught(self, hidden: Hidden, target: Target, progress: float) -> tuple[Tensor, Tensor]:
+        """Features and mask of the positions to predict: the input is the target shifted right."""
+        mask = target.mask[:, 1:]
+        return self.teach(hidden, target.tokens[:, :-1], mask, progress), mask
+
+
+def sampled_teaching(decoder: TextDecoder, hidden: Hidden, tokens: Tensor, chance: float) -> Tensor:
+    """Features as from `teach`, but with a chance the decoder reads what it would have written itself."""
+    state: Any = decoder.start(hidden)
+    current, features = tokens[:, 0], []
+    for position in range(tokens.shape[1]):
+        step = decoder.step(state, current)
+        state = step.state
+        features.append(step.features)
+        if position + 1 < tokens.shape[1]:
+            own = decoder.output(step.features.detach()).argmax(-1)
+            chosen = torch.rand(len(own), device=own.device) < chance
+            current = torch.where(chosen, own, tokens[:, position + 1])
+    return torch.stack(features, 1)
+
+
+def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:
+    """The layer over the vocabulary; tied, it shares the table of the embedding."""
+    output = nn.Linear(width, size, bias=tied is None)
+    if tied is not None:
+        output.weight = tied.weight
+    return output

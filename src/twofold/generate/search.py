@@ -1,0 +1,211 @@
+"""Greedy, sampled and beam search over start, step and select."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from twofold.generate.options import GenerateOptions
+from twofold.types import Hidden, Hypothesis, Vocabulary, Written
+
+
+class State(Protocol):
+    """All a decoder remembers of what it has read and written."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The given rows, in the given order; a row may come several times."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """What follows one more token."""
+
+    features: Tensor
+    """(rows, width), for the layer over the vocabulary."""
+    state: State
+
+
+class Writer(Protocol):
+    """What a text decoder offers to the searches."""
+
+    vocabulary: Vocabulary
+
+    def start(self, hidden: Hidden) -> State: ...
+
+    def step(self, state: Any, tokens: Tensor) -> Step: ...
+
+    def output(self, features: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Next:
+    """One token chosen for one row."""
+
+    row: int
+    token: int
+    score: float
+
+
+def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Written]:
+    """What the writer makes of each row."""
+    if options.beam > 1:
+        return beam(writer, hidden, options)
+    tokens: list[list[int]] = [[] for _ in range(len(hidden.mask))]
+    scores = [0.0] * len(tokens)
+    for chosen in walk(writer, hidden, options):
+        for item in chosen:
+            scores[item.row] += item.score
+            if item.token != writer.vocabulary.end:
+                tokens[item.row].append(item.token)
+    return [Written((Hypothesis(tuple(row), score),)) for row, score in zip(tokens, scores, strict=True)]
+
+
+def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[list[Next]]:
+    """Token by token, greedily or at random, as they come; rows that have ended leave the batch."""
+    vocabulary, device = writer.vocabulary, hidden.mask.device
+    draw = torch.Generator(device).manual_seed(options.seed)
+    rows = list(range(len(hidden.mask)))
+    written: list[list[int]] = [[] for _ in rows]
+    state = writer.start(hidden)
+    tokens = torch.full((len(rows),), vocabulary.start, device=device)
+    for _ in range(_longest(options, vocabulary)):
+        step = writer.step(state, tokens)
+        scores = _scores(writer.output(step.features), written, options, vocabulary)
+        tokens = _draw(scores, options, draw) if options.sample else scores.argmax(-1)
+        chosen = tokens.tolist()
+        values = scores.gather(1, tokens[:, None])[:, 0].tolist()
+        yield [Next(row, token, value) for row, token, value in zip(rows, chosen, values, strict=True)]
+        left = [place for place, token in enumerate(chosen) if token != vocabulary.end]
+        if not left:
+            return
+        state = step.state
+        if len(left) < len(rows):
+            keep = torch.tensor(left, device=device)
+            state, tokens = state.select(keep), tokens[keep]
+        rows = [rows[place] for place in left]
+        written = [[*written[place], chosen[place]] for place in left]
+
+
+@dataclass
+class _Sentence:
+    """The beam of one row: hypotheses that go on, and those that have ended."""
+
+    row: int
+    ended: list[Hypothesis]
+
+    def best(self, options: GenerateOptions) -> list[Hypothesis]:
+        return sorted(self.ended, key=lambda one: -_rank(one.score, len(one.tokens) + 1, options))[: options.beam]
+
+
+def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Written]:
+    """The best of `options.beam` hypotheses that are carried along; finished rows leave the batch."""
+    vocabulary, device, size = writer.vocabulary, hidden.mask.device, options.beam
+    alive = [_Sentence(row, []) for row in range(len(hidden.mask))]
+    results: list[Written] = [Written(())] * len(alive)
+    # All rows start with one hypothesis; its copies count as impossible until it has branched.
+    copies = torch.arange(len(alive), device=device).repeat_interleave(size)
+    state = writer.start(hidden).select(copies)
+    totals = torch.full((len(alive), size), -math.inf, device=device)
+    totals[:, 0] = 0.0
+    tokens = torch.full((len(copies),), vocabulary.start, device=device)
+    written: list[list[int]] = [[] for _ in copies]
+    longest = _longest(options, vocabulary)
+    for length in range(1, longest + 1):
+        step = writer.step(state, tokens)
+        scores = _scores(writer.output(step.features), written, options, vocabulary)
+        joined = (totals.view(-1, 1) + scores).view(len(alive), -1)
+        best = joined.topk(min(2 * size, joined.shape[1]))
+        going: list[_Sentence] = []
+        parents: list[int] = []
+        following: list[tuple[int, float]] = []
+        for place, (sentence, values, choices) in enumerate(
+            zip(alive, best.values.tolist(), best.indices.tolist(), strict=True)
+        ):
+            branches: list[tuple[int, int, float]] = []
+            for rank, (value, choice) in enumerate(zip(values, choices, strict=True)):
+                parent, token = place * size + choice // vocabulary.size, choice % vocabulary.size
+                if token != vocabulary.end:
+                    branches.append((parent, token, value))
+                elif rank < size and value > -math.inf:
+                    sentence.ended.append(Hypothesis(tuple(written[parent]), value))
+            branches = branches[:size]
+            if _is_done(sentence, branches, length, options):
+                results[sentence.row] = Written(tuple(sentence.best(options)[: options.n_best]))
+                continue
+            if length == longest:
+                # The limit, not the model, ends these: they count without an end symbol.
+                sentence.ended += [
+                    Hypothesis((*written[parent], token), value)
+                    for parent, token, value in branches
+                    if value > -math.inf
+                ]
+                results[sentence.row] = Written(tuple(sentence.best(options)[: options.n_best]))
+                continue
+            going.append(sentence)
+            parents += [parent for parent, _, _ in branches]
+            following += [(token, value) for _, token, value in branches]
+        if not going:
+            break
+        alive = going
+        state = step.state.select(torch.tensor(parents, device=device))
+        tokens = torch.tensor([token for token, _ in following], device=device)
+        totals = torch.tensor([value for _, value in following], device=device).view(len(alive), size)
+        written = [[*written[parent], token] for parent, (token, _) in zip(parents, following, strict=True)]
+    return results
+
+
+def _is_done(
+    sentence: _Sentence, branches: Sequence[tuple[int, int, float]], length: int, options: GenerateOptions
+) -> bool:
+    """Whether enough hypotheses have ended, and none that goes on ranks above them as it stands."""
+    best = sentence.best(options)
+    if len(best) < options.beam:
+        return not branches
+    worst = _rank(best[-1].score, len(best[-1].tokens) + 1, options)
+    return not branches or _rank(branches[0][2], length, options) <= worst
+
+
+def _rank(score: float, length: int, options: GenerateOptions) -> float:
+    return score / math.pow(length, options.length_penalty)
+
+
+def _longest(options: GenerateOptions, vocabulary: Vocabulary) -> int:
+    return min(options.max_length or vocabulary.limit, vocabulary.limit)
+
+
+def _scores(
+    logits: Tensor, written: Sequence[Sequence[int]], options: GenerateOptions, vocabulary: Vocabulary
+) -> Tensor:
+    """Log-probabilities, those of tokens that must not follow struck out."""
+    scores = logits.float().log_softmax(-1)
+    scores[:, [vocabulary.pad, vocabulary.start, vocabulary.unknown]] = -math.inf
+    if options.no_repeat:
+        for row, tokens in enumerate(written):
+            if banned := _repeats(tokens, options.no_repeat):
+                scores[row, banned] = -math.inf
+    return scores
+
+
+def _repeats(tokens: Sequence[int], size: int) -> list[int]:
+    """The tokens that would write a sequence of `size` tokens a second time."""
+    last = tuple(tokens[len(tokens) - size + 1 :])
+    starts = range(len(tokens) - size + 1)
+    return [tokens[start + size - 1] for start in starts if tuple(tokens[start : start + size - 1]) == last]
+
+
+def _draw(scores: Tensor, options: GenerateOptions, draw: torch.Generator) -> Tensor:
+    scores = scores / options.temperature
+    if options.top_k:
+        least = scores.topk(min(options.top_k, scores.shape[1])).values[:, -1:]
+        scores = scores.masked_fill(scores < least, -math.inf)
+    if options.top_p < 1:
+        ordered, order = scores.softmax(-1).sort(-1, descending=True)
+        beyond = ordered.cumsum(-1) - ordered >= options.top_p
+        scores = scores.masked_fill(beyond.gather(1, order.argsort(-1)), -math.inf)
+    return torch.multinomial(scores.softmax(-1), 1, generator=draw)[:, 0]

@@ -1,0 +1,1 @@
+"""Attention, masks, positions, norms, recurrences and the blocks made of them."""

@@ -1,0 +1,75 @@
+"""GRU and LSTM layers over padded rows, in one direction with a state that can be stepped, or in both."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from twofold.layers.dropout import dropout
+
+CellKind = Literal["gru", "lstm"]
+RecurrentState = tuple[Tensor, ...]
+"""(layers, rows, width) each: the state, and for an LSTM its memory."""
+
+
+class Recurrent(nn.Module):
+    """Layers that read from left to right."""
+
+    def __init__(self, cell: CellKind, input_width: int, width: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        self.cell, self.layers, self.width = cell, layers, width
+        between = dropout if layers > 1 else 0.0
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        self.rnn = kind(input_width, width, layers, batch_first=True, dropout=between)
+
+    def state(self, first: Tensor) -> RecurrentState:
+        """A starting state from (rows, layers × width)."""
+        state = first.view(-1, self.layers, self.width).transpose(0, 1).contiguous()
+        return (state,) if self.cell == "gru" else (state, torch.zeros_like(state))
+
+    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """(rows, positions, input width) → (rows, positions, width), and the state after the last position."""
+        outputs, after = self.rnn(inputs, state[0] if self.cell == "gru" else state)
+        return outputs, (after,) if self.cell == "gru" else after
+
+
+class TwoWay(nn.Module):
+    """Layers that read in one direction or both; padding, on the right, is never read before a real position."""
+
+    def __init__(
+        self, cell: CellKind, input_width: int, width: int, layers: int, directions: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        widths = [input_width] + [directions * width] * (layers - 1)
+        self.forwards = nn.ModuleList(kind(size, width, batch_first=True) for size in widths)
+        self.backwards = nn.ModuleList(kind(size, width, batch_first=True) for size in widths if directions == 2)
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(rows, positions, input width) → states (rows, positions, out width) and the last state of each direction."""
+        turned = turned_around(mask)
+        last = mask.sum(1, keepdim=True)[..., None] - 1
+        for number, ahead in enumerate(self.forwards):
+            if number:
+                states = dropout(states, self.dropout, self.training)
+            read = ahead(states)[0]
+            final = [_take(read, last)]
+            if self.backwards:
+                back = self.backwards[number](_take(states, turned))[0]
+                final.append(_take(back, last))
+                read = torch.cat([read, _take(back, turned)], -1)
+            states = read
+        return states, torch.cat(final, -1)[:, 0]
+
+
+def turned_around(mask: Tensor) -> Tensor:
+    """(rows, positions, 1) of indices that turn the real positions of each row around and leave padding in place."""
+    position = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    return torch.where(mask, mask.sum(1, keepdim=True) - 1 - position, position)[..., None]
+
+
+def _take(states: Tensor, positions: Tensor) -> Tensor:
+    return states.gather(1, positions.expand(-1, -1, states.shape[-1]))

@@ -1,0 +1,242 @@
+"""The model: one encoder, then one or several decoders; it learns from batches and predicts from texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from twofold.config import kind_of
+from twofold.data.batches import make_batch
+from twofold.data.fields import TextField
+from twofold.data.files import Row
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError, did_you_mean
+from twofold.generate.decoder import TextDecoder
+from twofold.generate.options import GenerateOptions
+from twofold.model import saved
+from twofold.model.config import SOURCE, ModelConfig
+from twofold.progress import Report
+from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss, Prediction
+
+PREDICT_TOKENS = 4096
+"""Rows × longest × beam of one batch when predicting."""
+Text = str | list[str]
+"""A text, or the turns of a dialogue, oldest first."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Where a decoder looked as it wrote."""
+
+    source: list[str]
+    written: list[str]
+    """Pieces of text; the last one is the end symbol."""
+    weights: NDArray[np.float32]
+    """(written, source), each row adding up to one."""
+
+
+class Model(nn.Module):
+    """f : X → H, then g : H → Y."""
+
+    def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
+        """`tokenizers` has one for 'source' and one for each decoder by its name; they may be the same."""
+        super().__init__()
+        config.check()
+        self.config = config
+        self.precision: torch.dtype | None = None
+        self.source = TextField(config.source, tokenizers[SOURCE], config.max_source, config.too_long)
+        self.targets = {
+            name: TextField(slot.target, tokenizers[name], config.max_target, config.too_long)
+            for name, slot in config.decoders.items()
+        }
+        encoder = cast(EncoderConfig, config.encoder)
+        self.encoder: Encoder = encoder.build(self.source.vocabulary, config.needs())
+        self.decoders = nn.ModuleDict(
+            {
+                name: cast(DecoderConfig, slot.part).build(encoder.spec(), self.targets[name].vocabulary)
+                for name, slot in config.decoders.items()
+            }
+        )
+        if config.tie_embeddings:
+            self._tie_embeddings()
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, allow_code: bool = False) -> Self:
+        """The model that `save_pretrained` or a training wrote; parts outside twofold only with `allow_code`."""
+        path, config, tokenizers = saved.read(Path(folder), allow_code)
+        model = cls(config, tokenizers)
+        saved.load_weights(model, path)
+        return model.eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Weights, settings and tokenizers in one folder, which takes the place of an older one as a whole."""
+        tokenizers = {SOURCE: self.source.tokenizer, **{name: field.tokenizer for name, field in self.targets.items()}}
+        saved.write(self, self.config, tokenizers, Path(folder))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    # --- learning ---
+
+    def batch(self, examples: Sequence[Example], targets: bool = True) -> Batch:
+        """Examples, each a mapping from column names to texts, as tensors on the model's device."""
+        rows = [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
+        return self.batch_of(rows, targets)
+
+    def batch_of(self, rows: Sequence[Row], targets: bool = True) -> Batch:
+        """Rows of a file as tensors on the model's device."""
+        fields = self.targets if targets else {}
+        written = {name: (field.encode(rows).ids, field.vocabulary) for name, field in fields.items()}
+        return make_batch(self.source.encode(rows).ids, self.source.vocabulary, written).to(self.device)
+
+    def losses(self, batch: Batch) -> dict[str, Loss]:
+        """For each decoder a sum and a count."""
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision is not None):
+            hidden = self.encoder(batch)
+            return {
+                name: self.decoder(name).loss(hidden, target, batch.progress) for name, target in batch.targets.items()
+            }
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """For each decoder what its sum will be divided by, known before anything is computed."""
+        return {name: self.decoder(name).count(target) for name, target in batch.targets.items()}
+
+    def loss(self, batch: Batch) -> Tensor:
+        """One number to minimise: the weighted mean losses of all decoders."""
+        return self._weighed(self.losses(batch), self.counts(batch))
+
+    def backward(self, batch: Batch, counts: Mapping[str, int]) -> dict[str, Loss]:
+        """Add the gradients of this batch, a part of a whole in which `counts` things count."""
+        losses = self.losses(batch)
+        self._weighed(losses, counts).backward()  # type: ignore[no-untyped-call]
+        return losses
+
+    def _weighed(self, losses: Mapping[str, Loss], counts: Mapping[str, int]) -> Tensor:
+        terms = [loss.sum * (self.config.decoders[name].weight / counts[name]) for name, loss in losses.items()]
+        return torch.stack(terms).sum()
+
+    # --- predicting ---
+
+    def decoder(self, name: str | None = None) -> Decoder:
+        """The decoder of that name, or the first."""
+        if name is not None and name not in self.decoders:
+            raise TwofoldError(f"the model has no decoder '{name}'; {did_you_mean(name, self.decoders)}")
+        return cast(Decoder, self.decoders[name or next(iter(self.decoders))])
+
+    @torch.no_grad()
+    def predict(
+        self,
+        inputs: Sequence[Text] | str,
+        options: GenerateOptions | None = None,
+        decoder: str | None = None,
+        report: Report | None = None,
+    ) -> list[Prediction]:
+        """One prediction for each input, in order; `inputs` may be a single text."""
+        texts: Sequence[Text] = [inputs] if isinstance(inputs, str) else inputs
+        options = options or self.config.generate
+        rows = [Row(f"input {number}", {self.source.column: text}) for number, text in enumerate(texts, start=1)]
+        ids = self.source.encode(rows).ids
+        field = self.targets[decoder or next(iter(self.targets))]
+        results: list[Prediction | None] = [None] * len(texts)
+        done = 0
+        with _Evaluating(self):
+            for numbers in _by_length(ids, PREDICT_TOKENS // options.beam):
+                batch = make_batch([ids[number] for number in numbers], self.source.vocabulary).to(self.device)
+                for number, written in zip(
+                    numbers, self.decoder(decoder).predict(self.encoder(batch), options), strict=True
+                ):
+                    best, *others = [(field.decode(one.tokens), one.score) for one in written.hypotheses]
+                    results[number] = Prediction(texts[number], best[0], best[1], tuple(others))
+                done += len(numbers)
+                if report:
+                    report(done)
+        return [result for result in results if result is not None]
+
+    def stream(self, text: Text, options: GenerateOptions | None = None, decoder: str | None = None) -> Iterator[str]:
+        """Pieces of the output as they are written, greedily or sampled; joined they are the output."""
+        part, hidden, options = self._read_one(text, decoder), self._hidden(text), options or self.config.generate
+        if options.beam > 1:
+            raise TwofoldError(
+                f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample"
+            )
+        field, tokens, shown = self.targets[decoder or next(iter(self.targets))], [], ""
+        with _Evaluating(self):
+            for token in part.stream(hidden, options):
+                tokens.append(token)
+                text_now = field.decode(tokens)
+                yield text_now[len(shown) :]
+                shown = text_now
+
+    @torch.no_grad()
+    def attention(self, text: Text, output: str, decoder: str | None = None) -> Looked:
+        """Where the decoder looks at `text` as it writes `output`."""
+        part, hidden = self._read_one(text, decoder), self._hidden(text)
+        if not part.attends:
+            kind = kind_of(self.config.decoders[decoder or next(iter(self.decoders))].part)
+            raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
+        field, name = self.targets[decoder or next(iter(self.targets))], decoder or next(iter(self.targets))
+        source = self.source.encode([Row("input", {self.source.column: text})]).ids[0]
+        written = field.encode([Row("output", {field.column: output})]).ids[0]
+        batch = make_batch([source], self.source.vocabulary, {name: ([written], field.vocabulary)}).to(self.device)
+        with _Evaluating(self):
+            weights = part.attention(hidden, batch.targets[name].tokens[:, :-1])[0]
+        pieces = field.tokenizer.pieces([*written, field.tokenizer.end])
+        return Looked(self.source.tokenizer.pieces(source), pieces, weights.cpu().numpy())
+
+    def _read_one(self, text: Text, decoder: str | None) -> TextDecoder:
+        part = self.decoder(decoder)
+        if not isinstance(part, TextDecoder):
+            raise TwofoldError("only a decoder that writes text can do this")
+        return part
+
+    @torch.no_grad()
+    def _hidden(self, text: Text) -> Hidden:
+        with _Evaluating(self):
+            hidden: Hidden = self.encoder(self.batch([{self.source.column: text}], targets=False))
+        return hidden
+
+    def _tie_embeddings(self) -> None:
+        """Let every decoder use the encoder's table of token vectors."""
+        shared: Any = getattr(self.encoder, "embedding", None)
+        part: Any
+        for name, part in self.decoders.items():
+            own: Any = getattr(part, "embedding", None)
+            if shared is None or own is None or own.weight.shape != shared.weight.shape:
+                raise TwofoldError(
+                    f"tie_embeddings: the encoder and the decoder '{name}' must both have token vectors of the same "
+                    "width over one vocabulary (tokenizer.shared=true)"
+                )
+            tied = part.output.weight is own.weight
+            part.embedding = shared
+            if tied:
+                part.output.weight = shared.weight
+
+
+class _Evaluating:
+    """Sets a module to evaluation and back to what it was."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.was = module, module.training
+
+    def __enter__(self) -> None:
+        self.module.eval()
+
+    def __exit__(self, *_: object) -> None:
+        self.module.train(self.was)
+
+
+def _by_length(ids: Sequence[Sequence[int]], tokens: int) -> Iterator[list[int]]:
+    """Numbers of rows, longest first, in batches of at most `tokens` padded tokens."""
+    order = sorted(range(len(ids)), key=lambda number: -len(ids[number]))
+    while order:
+        size = max(1, tokens // len(ids[order[0]]))
+        yield order[:size]
+        order = order[size:]

@@ -1,0 +1,122 @@
+"""A model as a folder: safetensors for the weights, JSON for settings and tokenizers, never pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from twofold import storage
+from twofold.config import structure, unstructure
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.model.config import SOURCE, ModelConfig
+
+FORMAT = 1
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+REMEDY = "train or copy the model again"
+
+
+def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path) -> None:
+    """Write everything aside, then put it in its place as one folder."""
+    with storage.new_folder(folder) as aside:
+        storage.write_tensors(aside / WEIGHTS, unique_tensors(model), {"format": str(FORMAT)})
+        files: dict[str, tuple[str, TextTokenizer]] = {}
+        for name, tokenizer in tokenizers.items():
+            same = next((file for file, other in files.values() if other is tokenizer), None)
+            files[name] = (same or f"tokenizer.{name}.json", tokenizer)
+            if same is None:
+                tokenizer.save(aside / files[name][0])
+        about = {
+            "format": FORMAT,
+            "sha256": storage.sha256(aside / WEIGHTS),
+            "tokenizers": {name: file for name, (file, _) in files.items()},
+            "model": unstructure(config),
+        }
+        storage.write_json(aside / CONFIG, about)
+
+
+def read(folder: Path, allow_code: bool) -> tuple[Path, ModelConfig, dict[str, TextTokenizer]]:
+    """Where the model lies (a training folder holds it in `model/`), its settings and its tokenizers."""
+    path = _find(folder)
+    about = storage.read_json(path / CONFIG, REMEDY)
+    if about.get("format") != FORMAT:
+        raise TwofoldError(
+            f"{path}: saved in format {about.get('format')}, this version reads {FORMAT}; update twofold or train again"
+        )
+    _refuse_code(about.get("model"), path, allow_code)
+    config = structure(about.get("model"), ModelConfig, f"{path / CONFIG}: model")
+    files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
+    for name in (SOURCE, *config.decoders):
+        if name not in files or Path(files[name]).name != files[name]:
+            raise TwofoldError(f"{path / CONFIG}: names no tokenizer file for '{name}'; {REMEDY}")
+    loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
+    return path, config, {name: loaded[file] for name, file in files.items()}
+
+
+def load_weights(model: nn.Module, folder: Path) -> None:
+    """Fill the model; what is missing, left over or of another shape is named."""
+    path = folder / WEIGHTS
+    tensors = storage.read_tensors(path, REMEDY)
+    expected = storage.read_json(folder / CONFIG, REMEDY).get("sha256")
+    if storage.sha256(path) != expected:
+        raise TwofoldError(f"{path}: damaged, its checksum is not the one in {CONFIG}; {REMEDY}")
+    fill(model, tensors, path)
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy tensors by name into the model, all or none."""
+    own = unique_tensors(model)
+    wrong = [f"{name} is missing" for name in own if name not in tensors]
+    wrong += [f"{name} is not in the model" for name in tensors if name not in own]
+    wrong += [
+        f"{name} is {tuple(tensors[name].shape)}, not {tuple(own[name].shape)}"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise TwofoldError(f"{path}: does not fit the model: {'; '.join(wrong[:5])}{more}")
+    for name, tensor in own.items():
+        tensor.copy_(tensors[name])
+
+
+def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and lasting buffers by name, a tied one once, under its first name."""
+    seen: dict[int, str] = {}
+    result = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen[id(tensor)] = name
+            result[name] = tensor.detach()
+    return result
+
+
+def _find(folder: Path) -> Path:
+    for path in (folder, folder / "model"):
+        if (storage.settled(path) / CONFIG).exists():
+            return storage.settled(path)
+    if not folder.exists():
+        raise TwofoldError(f"{folder}: no such model; MODEL is a folder that `twofold train --out` wrote")
+    raise TwofoldError(
+        f"{folder}: holds no model ({CONFIG} is missing); give a folder that `twofold train --out` wrote"
+    )
+
+
+def _refuse_code(model: object, path: Path, allow_code: bool) -> None:
+    """Stop before importing a part that does not come with twofold."""
+    if allow_code or not isinstance(model, dict):
+        return
+    slots = model.get("decoders")
+    parts = (
+        [model.get("encoder"), *(slot.get("part") for slot in slots.values() if isinstance(slot, dict))]
+        if isinstance(slots, dict)
+        else []
+    )
+    for part in parts:
+        kind = part.get("kind") if isinstance(part, dict) else None
+        if isinstance(kind, str) and "." in kind:
+            raise TwofoldError(
+                f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it"
+            )

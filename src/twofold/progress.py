@@ -1,0 +1,59 @@
+"""Bars on standard error for long work; plain lines now and then where there is no terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+Report = Callable[..., None]
+"""Called with how much is done, and names with values to show beside it."""
+SECONDS_BETWEEN_LINES = 30.0
+
+
+@contextlib.contextmanager
+def bar(title: str, total: float | None, done: float = 0.0, show: bool = True) -> Iterator[Report]:
+    """A bar from `done` to `total`; without a total it counts."""
+    if not show:
+        yield lambda done, **beside: None
+    elif sys.stderr.isatty():
+        with _rich_bar(title, total, done) as report:
+            yield report
+    else:
+        yield _line_by_line(title, total)
+
+
+@contextlib.contextmanager
+def _rich_bar(title: str, total: float | None, done: float) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[beside]}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task(title, total=total, completed=int(done), beside="")
+        yield lambda done, **beside: progress.update(task, completed=done, beside=_beside(beside))
+
+
+def _line_by_line(title: str, total: float | None) -> Report:
+    last = time.monotonic()
+
+    def report(done: float, **beside: object) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            of = f" of {total:,.0f}" if total else ""
+            print(f"{title}: {done:,.0f}{of} {_beside(beside)}".rstrip(), file=sys.stderr, flush=True)
+
+    return report
+
+
+def _beside(values: dict[str, object]) -> str:
+    return " ".join(f"{name} {value}" for name, value in values.items())

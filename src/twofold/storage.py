@@ -1,0 +1,158 @@
+"""Files and folders that are written aside, synced and renamed, so that nothing is ever half there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twofold.errors import TwofoldError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NEW, OLD = ".new", ".old"
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failed write into one line; what was at `path` before is untouched."""
+    try:
+        yield
+    except OSError as error:
+        raise TwofoldError(f"{path}: could not be written ({_reason(error)}); what was there before is kept") from error
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace the file at `path` by `content`, at once and durably."""
+    aside = path.with_name(f".{path.name}{NEW}")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace the file at `path` by `content` as readable JSON."""
+    write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode())
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in the file at `path`; `remedy` ends the error line when there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (OSError, ValueError) as error:
+        raise TwofoldError(f"{path}: not readable as JSON ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        raise TwofoldError(f"{path}: not a JSON object; {remedy}")
+    return content
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder to fill; on leaving it is synced and takes the place of `path` as a whole."""
+    aside, before = _beside(path, NEW), _beside(path, OLD)
+    with writing(path):
+        recover(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.mkdir()
+        try:
+            yield aside
+            for file in sorted(aside.rglob("*")):
+                _sync(file)
+            _sync(aside)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        if path.exists():
+            path.rename(before)
+        aside.rename(path)
+        _sync(path.parent)
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def recover(path: Path) -> None:
+    """Finish or undo a `new_folder` that was cut short, so that `path` is the folder before or after it."""
+    before = _beside(path, OLD)
+    if before.exists() and not path.exists():
+        before.rename(path)
+    shutil.rmtree(before, ignore_errors=True)
+    shutil.rmtree(_beside(path, NEW), ignore_errors=True)
+
+
+def settled(path: Path) -> Path:
+    """Where to read the folder `path` from, also while a writer is just replacing it; changes nothing."""
+    before = _beside(path, OLD)
+    return before if before.exists() and not path.exists() else path
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that a kill half-way leaves nothing that looks whole."""
+    going = _beside(path, OLD)
+    path.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+    """Write a safetensors file in a folder that is not yet in its place."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with writing(path):
+        try:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=dict(about))
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
+    """All tensors of a safetensors file; `remedy` ends the error line when it is missing or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (SafetensorError, OSError) as error:
+        raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(f".{path.name}{ending}")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "no space left on the disk: free some and run again"
+    return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""The trainer: one loop for every pair."""

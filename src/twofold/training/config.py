@@ -1,0 +1,70 @@
+"""The settings of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how fast, how often."""
+
+    epochs: int = 10
+    """How often the data is read."""
+    max_steps: int | None = None
+    """Stop after this many steps instead of after `epochs`."""
+    batch_tokens: int = 4096
+    """The most tokens in a batch, rows × longest with padding; rows of like length go together."""
+    batch_rows: int | None = None
+    """Instead: batches of this many rows drawn at random, whatever their lengths."""
+    accumulate: int = 1
+    """How many batches make a step; the gradients are those of their union."""
+    optimiser: Literal["adamw", "adamax"] = "adamw"
+    """AdamW (fused) or Adamax."""
+    learning_rate: float = 1e-3
+    """The highest rate of the schedule."""
+    beta2: float = 0.98
+    """How long the optimiser remembers the size of gradients."""
+    weight_decay: float = 0.01
+    """Pull of matrices towards zero; norms and biases are left alone."""
+    schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
+    """How the rate goes on after the warm-up."""
+    warmup: int = 400
+    """Steps over which the rate rises from zero."""
+    plateau_factor: float = 0.5
+    """With `plateau`: what the rate is multiplied by when an evaluation brings nothing better."""
+    clip: float = 1.0
+    """The largest norm of the gradients; 0 leaves them as they are."""
+    average: float = 0.0
+    """Decay of a running mean of the weights, which is what is judged and saved; 0 takes the weights themselves."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 where the device computes it quickly, else float32."""
+    device: str = "auto"
+    """auto: the GPU if there is one."""
+    seed: int = 1
+    """All that is random follows from it."""
+    log_every: int = 50
+    """Steps between lines of the log."""
+    evaluate_every: int | None = None
+    """Steps between evaluations; without it once an epoch."""
+    best: str = "loss"
+    """The metric by which the best model is kept: loss, perplexity (lower is better), bleu, chrf, exact_match."""
+    patience: int | None = None
+    """Stop after this many evaluations without a better one."""
+    save_every: int | None = None
+    """Steps between checkpoints."""
+    save_minutes: float = 10.0
+    """Minutes after which a checkpoint is written at the latest."""
+    tensorboard: bool = False
+    """Also write what is logged for TensorBoard."""
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "max_steps": 1, "batch_tokens": 1, "batch_rows": 1, "accumulate": 1, "log_every": 1}
+        least |= {"evaluate_every": 1, "patience": 1, "save_every": 1, "warmup": 0}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise ValueError(f"{name} must be at least {bound}, not {value}")
+        if self.learning_rate <= 0 or not 0 <= self.average < 1 or not 0 < self.beta2 < 1:
+            raise ValueError("learning_rate must be above 0, average in [0, 1), beta2 in (0, 1)")

@@ -1,0 +1,277 @@
+"""The training loop: the same steps in the same order, however often it is stopped and resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from twofold.data.batches import Plan
+from twofold.errors import TwofoldError, did_you_mean
+from twofold.layers.norms import BatchNorm
+from twofold.model import Model
+from twofold.model.saved import fill, unique_tensors
+from twofold.progress import bar
+from twofold.training import checkpoint, processes
+from twofold.training.config import TrainConfig
+from twofold.training.log import Log
+from twofold.training.optimise import (
+    RunningMean,
+    add_up_gradients,
+    learning_rate,
+    make_optimiser,
+    optimiser_tensors,
+    restore_optimiser,
+)
+from twofold.types import Batch
+
+Validate = Callable[[Model], dict[str, float]]
+LOWER_IS_BETTER = ("loss", "perplexity")
+
+
+class Rows(Protocol):
+    """What the loop asks of training data."""
+
+    def plan(self, epoch: int) -> Plan: ...
+
+    def batch(self, rows: Sequence[int] | NDArray[np.int64], progress: float) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended."""
+
+    steps: int
+    best: float | None
+    finished: bool
+    """Whether it came to its end, or was asked to stop before."""
+
+
+class Trainer:
+    """Trains one model in one folder: `model/` is the best so far, `checkpoints/` where to go on, `log.jsonl`."""
+
+    def __init__(self, model: Model, rows: Rows, validate: Validate | None, config: TrainConfig, folder: Path) -> None:
+        self.model, self.rows, self.validate, self.config, self.folder = model, rows, validate, config, folder
+        _refuse_batch_norm(model, config)
+        self.device = processes.make_device(config.device)
+        model.to(self.device)
+        fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        if config.precision == "bfloat16" or (config.precision == "auto" and fast):
+            model.precision = torch.bfloat16
+        self.optimiser = make_optimiser(model, config)
+        self.mean = RunningMean(model, config.average) if config.average else None
+        self.progress = checkpoint.Progress()
+        self.first = processes.rank() == 0
+        self._asked_to_stop = self._stopping = False
+        self._saved_at = time.monotonic()
+
+    def resume(self) -> None:
+        """Take up the newest checkpoint, if there is one."""
+        path = checkpoint.latest(self.folder / "checkpoints")
+        if path is None:
+            return
+        self.progress, groups = checkpoint.load(path)
+        fill(self.model, groups["model"], path / "model.safetensors")
+        restore_optimiser(self.optimiser, self.model, groups["optimiser"])
+        if self.mean:
+            self.mean.restore(groups["mean"])
+
+    def run(self, about: dict[str, object] | None = None) -> Outcome:
+        """Train to the end, or until interrupted; `about` goes into the log's first line."""
+        board = self.folder / "tensorboard" if self.config.tensorboard else None
+        log = Log(self.folder / "log.jsonl", self.progress.step, board) if self.first else None
+        with log or contextlib.nullcontext(), self._stoppable():
+            if log and about and not self.progress.step:
+                log.write(0, about)
+            finished = self._epochs(log)
+        return Outcome(self.progress.step, self.progress.best, finished)
+
+    def _epochs(self, log: Log | None) -> bool:
+        """Whether the training came to its end."""
+        config, progress = self.config, self.progress
+        self.model.train()
+        plan = self.rows.plan(progress.epoch)
+        total = config.max_steps or config.epochs * -(-len(plan) // config.accumulate)
+        clock, tokens = time.monotonic(), 0
+        with bar("training", total, progress.step, self.first) as report:
+            while not self._ended():
+                tokens += self._step(plan, min(1.0, self._share(plan)))
+                if progress.batch >= len(plan):
+                    progress.epoch, progress.batch = progress.epoch + 1, 0
+                    plan = self.rows.plan(progress.epoch)
+                if progress.step % config.log_every == 0 or self._ended():
+                    seconds, clock = time.monotonic() - clock, time.monotonic()
+                    values = self._summary(plan) | {"tokens_per_second": round(tokens / max(seconds, 1e-9))}
+                    tokens = 0
+                    if log:
+                        log.write(progress.step, values)
+                    report(progress.step, loss=f"{values['loss']:.3f}", tokens_per_second=values["tokens_per_second"])
+                else:
+                    report(progress.step)
+                if self._evaluation_is_due():
+                    pause = time.monotonic()
+                    self._evaluate(log)
+                    clock += time.monotonic() - pause
+                if self._checkpoint_is_due():
+                    self._save(log)
+                if self._stopping:
+                    self._save(log)
+                    return False
+        if progress.evaluated < progress.step:
+            self._evaluate(log)
+        self._save(log)
+        return True
+
+    def _ended(self) -> bool:
+        if self.config.patience and self.progress.worse >= self.config.patience:
+            return True
+        if self.config.max_steps:
+            return self.progress.step >= self.config.max_steps
+        return self.progress.epoch >= self.config.epochs
+
+    def _share(self, plan: Plan) -> float:
+        """How much of the training is done, from 0 to 1."""
+        if self.config.max_steps:
+            return self.progress.step / self.config.max_steps
+        return (self.progress.epoch + self.progress.batch / len(plan)) / self.config.epochs
+
+    def _step(self, plan: Plan, share: float) -> int:
+        """One change of the weights; returns how many real tokens this process has read."""
+        config, progress = self.config, self.progress
+        progress.step += 1
+        # What is random in a step follows from its number: nothing to save, nothing to replay.
+        torch.manual_seed(_mix(config.seed, progress.step, processes.rank()))
+        numbers = range(progress.batch, min(progress.batch + config.accumulate, len(plan)))
+        progress.batch = numbers.stop
+        # Each batch is shared by the processes, so that their number changes nothing but the time.
+        shares = [plan.rows(number)[processes.rank() :: processes.world()] for number in numbers]
+        batches = [self.rows.batch(rows, share).to(self.device) for rows in shares if len(rows)]
+        counts = self._global_counts(batches)
+        for batch in batches:
+            for name, loss in self.model.backward(batch, counts).items():
+                progress.seen[name][0] += float(loss.sum.detach())
+        for name, count in counts.items():
+            progress.seen[name][1] += count
+        if processes.world() > 1:
+            add_up_gradients(self.model.parameters())
+        if config.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(config, progress.step, share, progress.plateau)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        if self.mean:
+            self.mean.update(progress.step)
+        return sum(int(batch.mask.sum()) for batch in batches) + int(sum(counts.values())) // processes.world()
+
+    def _global_counts(self, batches: Sequence[Batch]) -> dict[str, int]:
+        names = list(self.model.decoders)
+        own = dict.fromkeys(names, 0)
+        for batch in batches:
+            for name, count in self.model.counts(batch).items():
+                own[name] += count
+        for name in names:
+            self.progress.seen.setdefault(name, [0.0, 0.0])
+        *sums, stop = processes.add_up([*(float(own[name]) for name in names), float(self._asked_to_stop)], self.device)
+        self._stopping = stop > 0  # asked of one process, done by all after the same step
+        return {name: int(total) for name, total in zip(names, sums, strict=True)}
+
+    def _summary(self, plan: Plan) -> dict[str, float]:
+        """The mean losses since the last line, and where the training stands."""
+        seen, progress = self.progress.seen, self.progress
+        sums = processes.add_up([seen[name][0] for name in seen], self.device)
+        means = {name: total / seen[name][1] for name, total in zip(seen, sums, strict=True)}
+        loss = sum(self.model.config.decoders[name].weight * mean for name, mean in means.items())
+        progress.seen = {}
+        several = {f"loss_{name}": mean for name, mean in means.items()} if len(means) > 1 else {}
+        epoch = round(progress.epoch + progress.batch / len(plan), 4)
+        return {"loss": loss, **several, "epoch": epoch, "learning_rate": self.optimiser.param_groups[0]["lr"]}
+
+    def _evaluation_is_due(self) -> bool:
+        if self.config.evaluate_every:
+            return self.progress.step % self.config.evaluate_every == 0
+        return self.progress.batch == 0
+
+    def _evaluate(self, log: Log | None) -> None:
+        """Judge the model as it stands; a better one than before becomes `model/`."""
+        progress = self.progress
+        progress.evaluated = progress.step
+        if self.mean:
+            self.mean.swap()
+        # Only the first process has the time; the others wait for its word.
+        metrics = self.validate(self.model) if self.validate and self.first else {}
+        metrics = processes.from_first(metrics)
+        better = True
+        if metrics:
+            if self.config.best not in metrics:
+                raise TwofoldError(
+                    f"train.best: no metric '{self.config.best}'; {did_you_mean(self.config.best, metrics)}"
+                )
+            value = metrics[self.config.best] * (-1 if self.config.best in LOWER_IS_BETTER else 1)
+            better = progress.best is None or value > progress.best
+            if better:
+                progress.best, progress.worse = value, 0
+            else:
+                progress.worse += 1
+                progress.plateau *= self.config.plateau_factor
+        if better and self.first:
+            self.model.save_pretrained(self.folder / "model")
+        if self.mean:
+            self.mean.swap()
+        if log and metrics:
+            log.write(progress.step, {f"dev_{name}": value for name, value in metrics.items()})
+
+    def _checkpoint_is_due(self) -> bool:
+        every = self.config.save_every
+        on_time = time.monotonic() - self._saved_at >= self.config.save_minutes * 60
+        return on_time or bool(every and self.progress.step % every == 0)
+
+    def _save(self, log: Log | None) -> None:
+        if not log:
+            return
+        log.sync()
+        groups = {"model": unique_tensors(self.model), "optimiser": optimiser_tensors(self.optimiser, self.model)}
+        if self.mean:
+            groups["mean"] = self.mean.tensors()
+        checkpoint.save(self.folder / "checkpoints", self.progress, groups)
+        self._saved_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let Ctrl-C and a polite kill end the training after a step, with a checkpoint."""
+
+        def stop(*_: object) -> None:
+            self._asked_to_stop = True
+
+        try:
+            before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread, which alone may do so
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _mix(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _refuse_batch_norm(model: nn.Module, config: TrainConfig) -> None:
+    if any(isinstance(module, BatchNorm) for module in model.modules()):
+        for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):
+            if wrong:
+                raise TwofoldError(
+                    f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
+                    "use norm: layer"
+                )

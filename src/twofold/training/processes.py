@@ -1,0 +1,80 @@
+"""One process or several: what each must know of the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that `torchrun` started, if it did, for as long as the work lasts."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        yield
+        return
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    # The others wait while the first evaluates.
+    dist.init_process_group(backend, timeout=timedelta(hours=6))
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """The number of this process."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def is_first() -> bool:
+    """Also before the processes have joined and after they have parted."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def world() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def add_up(numbers: list[float], device: torch.device) -> list[float]:
+    """The sums over all processes."""
+    if world() == 1:
+        return numbers
+    tensor = torch.tensor(numbers, dtype=torch.float64, device=device)
+    dist.all_reduce(tensor)
+    result: list[float] = tensor.tolist()
+    return result
+
+
+def from_first(value: Any) -> Any:
+    """What the first process has, given to all."""
+    if world() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, 0)
+    return box[0]
+
+
+@contextmanager
+def first_goes_ahead() -> Iterator[None]:
+    """The first process does the work, then the others, who find it done."""
+    if world() > 1 and rank() > 0:
+        dist.barrier()
+    yield
+    if world() > 1 and rank() == 0:
+        dist.barrier()
+
+
+def make_device(name: str) -> torch.device:
+    """The device of this process."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

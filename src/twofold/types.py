@@ -1,0 +1,193 @@
+"""What passes between the parts: batches, hidden states, losses and predictions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+Example = Mapping[str, Any]
+"""One row of a data file: column or key names to values."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one decoder must write, padded to the longest row."""
+
+    tokens: Tensor
+    """(rows, positions), each row between the start and the end symbol."""
+    mask: Tensor
+    """(rows, positions), true where real."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows as tensors; every row has at least one real position."""
+
+    tokens: Tensor
+    """(rows, positions) of token ids."""
+    mask: Tensor
+    """(rows, positions), true where real."""
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """For each decoder, by its name, what it must write; empty when there is nothing to learn from."""
+    progress: float = 0.0
+    """How much of the training is done, from 0 to 1, for schedules inside a part."""
+
+    def __len__(self) -> int:
+        return self.tokens.shape[0]
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on another device."""
+        targets = {
+            name: Target(target.tokens.to(device), target.mask.to(device)) for name, target in self.targets.items()
+        }
+        return dataclasses.replace(self, tokens=self.tokens.to(device), mask=self.mask.to(device), targets=targets)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What an encoder has read; it fills the fields its spec names and its decoder needs."""
+
+    mask: Tensor
+    """(rows, positions), true where real."""
+    states: Tensor | None = None
+    """(rows, positions, width)"""
+    summary: Tensor | None = None
+    """(rows, width)"""
+
+    def need(self, name: str) -> Tensor:
+        """The field called `name`, which the model has checked to be there."""
+        value: Tensor | None = getattr(self, name)
+        if value is None:
+            raise ValueError(f"this Hidden has no {name}: its encoder was built without it")
+        return value
+
+    def select(self, rows: Tensor) -> Hidden:
+        """The given rows, in the given order."""
+        return Hidden(
+            mask=self.mask.index_select(0, rows),
+            states=None if self.states is None else self.states.index_select(0, rows),
+            summary=None if self.summary is None else self.summary.index_select(0, rows),
+        )
+
+
+@dataclass(frozen=True)
+class HiddenSpec:
+    """What an encoder gives, known before anything is built: a width for each field it can fill."""
+
+    states: int | None = None
+    summary: int | None = None
+    causal: bool = False
+    """Whether position t has seen only what stands before it, so that the last real one knows most."""
+
+    def gives(self) -> frozenset[str]:
+        """The names of the fields of `Hidden` that can be filled."""
+        return frozenset(name for name in ("states", "summary") if getattr(self, name) is not None)
+
+    def width(self, name: str) -> int:
+        """The width of the field called `name`."""
+        value: int | None = getattr(self, name)
+        if value is None:
+            raise ValueError(f"this encoder gives no {name}")
+        return value
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a part must know about the tokens it reads or writes."""
+
+    size: int
+    limit: int
+    """The most tokens in a row, start and end symbols not counted."""
+    pad: int
+    unknown: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum and what to divide it by, so that parts of a batch add up to the whole."""
+
+    sum: Tensor
+    count: int
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One way a decoder would write the output."""
+
+    tokens: tuple[int, ...]
+    """Without the start and the end symbol."""
+    score: float
+    """The model's log-probability of these tokens, the end symbol included where it was written."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a text decoder made of one row, best hypothesis first."""
+
+    hypotheses: tuple[Hypothesis, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One input and what the model made of it."""
+
+    input: Any
+    output: str
+    score: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+    """Further outputs with their scores, best first, where more than one was asked for."""
+
+
+class Encoder(nn.Module):
+    """f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
+
+    def forward(self, batch: Batch) -> Hidden:
+        raise NotImplementedError
+
+    def __call__(self, batch: Batch) -> Hidden:
+        hidden: Hidden = super().__call__(batch)
+        return hidden
+
+
+class Decoder(nn.Module):
+    """g : H → Y. Learns from a target and predicts without one."""
+
+    metrics: ClassVar[Sequence[str]] = ()
+    """The metric families, files of `twofold.evaluation`, that judge this decoder's predictions."""
+    attends: ClassVar[bool] = False
+    """Whether it can show which positions of the source it looked at."""
+
+    def count(self, target: Target) -> int:
+        """What the sum of the loss over this target will be divided by, known before it is computed."""
+        raise NotImplementedError
+
+    def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
+        """How badly the target is predicted: a sum over what counts, and the count."""
+        raise NotImplementedError
+
+    def predict(self, hidden: Hidden, options: Any) -> list[Written]:
+        """One result a row."""
+        raise NotImplementedError
+
+
+class EncoderConfig(Protocol):
+    """The settings of an encoder; they know what it will give, and build it."""
+
+    def spec(self) -> HiddenSpec: ...
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> Encoder: ...
+
+
+class DecoderConfig(Protocol):
+    """The settings of a decoder; they know what it needs, and build it."""
+
+    def needs(self) -> frozenset[str]: ...
+
+    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> Decoder: ...
