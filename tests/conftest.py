@@ -64,10 +64,10 @@ def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     return str(path)
 
 
-def small_recipe(train: str, reads: str = "rnn", writes: str = "attention_rnn", **changes: Any) -> dict[str, Any]:
-    """A recipe, as plain values, that trains in a second or two; `train` settings are merged."""
+def small_recipe(rows: str, /, reads: str = "rnn", writes: str = "attention_rnn", **changes: Any) -> dict[str, Any]:
+    """A recipe, as plain values, that trains in a second or two; changes are merged section by section."""
     content: dict[str, Any] = {
-        "data": {"train": train, "max_source": 30, "max_target": 30},
+        "data": {"train": rows, "max_source": 30, "max_target": 30},
         "tokenizer": {"size": 90},
         "encoder": {"kind": reads, **SMALL.get(reads, {})},
         "decoder": {"kind": writes, **SMALL.get(writes, {})},
