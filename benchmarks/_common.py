@@ -1,0 +1,37 @@
+"""What the benchmarks share: where data lies, and results as JSON with date and command."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.setdefault("TWOFOLD_DATA", str(ROOT.parent / "shared" / "data")))
+
+
+def save(name: str, measured: dict[str, Any]) -> None:
+    """Write what was measured to benchmarks/results/NAME.json and show it."""
+    import torch
+
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "machine": f"{os.cpu_count()} cores {platform.machine()}, {torch.get_num_threads()} thread(s)",
+        "torch": torch.__version__.split("+")[0],
+    }
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    path.write_text(json.dumps({**about, **measured}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"written to {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+def need(*parts: str) -> Path:
+    """A path in the data folder; without it the benchmark ends, saying so."""
+    path = DATA.joinpath(*parts)
+    if not path.exists():
+        sys.exit(f"{path} is not there; set TWOFOLD_DATA to the folder that holds it")
+    return path
