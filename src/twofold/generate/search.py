@@ -97,16 +97,22 @@ class _Sentence:
     """The beam of one row: hypotheses that go on, and those that have ended."""
 
     row: int
+    longest: int
     ended: list[Hypothesis]
 
     def best(self, options: GenerateOptions) -> list[Hypothesis]:
-        return sorted(self.ended, key=lambda one: -_rank(one.score, len(one.tokens) + 1, options))[: options.beam]
+        return sorted(self.ended, key=lambda one: -self.rank(one, options))[: options.beam]
+
+    def rank(self, one: Hypothesis, options: GenerateOptions) -> float:
+        # The end symbol counts as well, unless the limit came before it.
+        return _rank(one.score, min(len(one.tokens) + 1, self.longest), options)
 
 
 def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Written]:
     """The best of `options.beam` hypotheses that are carried along; finished rows leave the batch."""
     vocabulary, device, size = writer.vocabulary, hidden.mask.device, options.beam
-    alive = [_Sentence(row, []) for row in range(len(hidden.mask))]
+    longest = _longest(options, vocabulary)
+    alive = [_Sentence(row, longest, []) for row in range(len(hidden.mask))]
     results: list[Written] = [Written(())] * len(alive)
     # All rows start with one hypothesis; its copies count as impossible until it has branched.
     copies = torch.arange(len(alive), device=device).repeat_interleave(size)
@@ -115,7 +121,6 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Writt
     totals[:, 0] = 0.0
     tokens = torch.full((len(copies),), vocabulary.start, device=device)
     written: list[list[int]] = [[] for _ in copies]
-    longest = _longest(options, vocabulary)
     for length in range(1, longest + 1):
         step = writer.step(state, tokens)
         scores = _scores(writer.output(step.features), written, options, vocabulary)
@@ -167,8 +172,7 @@ def _is_done(
     best = sentence.best(options)
     if len(best) < options.beam:
         return not branches
-    worst = _rank(best[-1].score, len(best[-1].tokens) + 1, options)
-    return not branches or _rank(branches[0][2], length, options) <= worst
+    return not branches or _rank(branches[0][2], length, options) <= sentence.rank(best[-1], options)
 
 
 def _rank(score: float, length: int, options: GenerateOptions) -> float:

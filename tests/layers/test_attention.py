@@ -1,0 +1,218 @@
+"""Attention against slow references written out in loops, its masks, its cache, and the positions it knows."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conftest import decoder, encoder
+from twofold.decoders.attention_rnn import AttentionRNNDecoder
+from twofold.decoders.attention_rnn import Config as AttentionRNNConfig
+from twofold.decoders.transformer import Config as DecoderConfig
+from twofold.decoders.transformer import TransformerDecoder
+from twofold.encoders.transformer import Config as EncoderConfig
+from twofold.layers.attention import CrossAttention, KeysValues, QueryAttention, SelfAttention, attend
+from twofold.layers.positions import Rotary, sinusoids
+from twofold.types import Batch, Hidden, HiddenSpec, Vocabulary
+
+VOCABULARY = Vocabulary(size=15, limit=9, pad=0, unknown=1, start=2, end=3)
+SPEC = HiddenSpec(states=10, summary=10)
+POSITIONS = ["sinusoidal", "learned", "rotary", "none"]
+LENGTHS = torch.tensor([5, 2, 1])
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def some_hidden() -> Hidden:
+    mask = torch.arange(5) < LENGTHS[:, None]
+    return Hidden(mask=mask, states=torch.randn(3, 5, 10), summary=torch.randn(3, 10))
+
+
+def some_tokens(length: int = 6) -> Tensor:
+    return torch.randint(4, VOCABULARY.size, (3, length))
+
+
+def transformer(**settings: str) -> TransformerDecoder:
+    config = decoder("transformer", **settings)
+    assert isinstance(config, DecoderConfig)
+    return config.build(SPEC, VOCABULARY).eval()
+
+
+def by_hand(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+    """softmax(q·k / √d)·v for one row and head, in float64 and loops; `allowed` is (queries, keys)."""
+    result = torch.zeros(len(queries), values.shape[1], dtype=torch.float64)
+    for at, query in enumerate(queries.double().tolist()):
+        open_to = [place for place in range(len(keys)) if allowed[at, place]]
+        scores = [
+            sum(a * b for a, b in zip(query, keys[place].double().tolist(), strict=True)) / math.sqrt(len(query))
+            for place in open_to
+        ]
+        total = sum(math.exp(score) for score in scores)
+        for place, score in zip(open_to, scores, strict=True):
+            result[at] += math.exp(score) / total * values[place].double()
+    return result
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_both_paths_of_attention_equal_the_formula(weights: bool, causal: bool, masked: bool) -> None:
+    queries, keys, values = torch.randn(3, 3, 2, 5, 4).unbind()
+    mask = (torch.arange(5) < LENGTHS[:, None])[:, None, None] if masked else None
+    found = attend(queries, KeysValues(keys, values), mask, causal, weights=weights)
+    allowed = torch.ones(3, 2, 5, 5, dtype=torch.bool)
+    allowed = allowed if mask is None else allowed & mask
+    allowed = allowed.tril() if causal else allowed
+    for row, head in product(range(3), range(2)):
+        expected = by_hand(queries[row, head], keys[row, head], values[row, head], allowed[row, head])
+        torch.testing.assert_close(found.values[row, head], expected.float(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_sum_to_one_and_are_zero_where_nothing_may_be_seen(causal: bool) -> None:
+    queries, keys, values = torch.randn(3, 3, 2, 5, 4).unbind()
+    mask = (torch.arange(5) < LENGTHS[:, None])[:, None, None]
+    weights = attend(queries, KeysValues(keys, values), mask, causal, weights=True).weights
+    assert weights is not None
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5))
+    allowed = mask.expand(3, 2, 5, 5)
+    allowed = allowed.tril() if causal else allowed
+    assert torch.equal(weights > 0, allowed)
+
+
+@pytest.mark.parametrize("kind", ["attention_rnn", "transformer"])
+def test_a_decoder_shows_weights_that_sum_to_one_and_are_zero_on_padding(kind: str) -> None:
+    config = decoder(kind)
+    assert isinstance(config, (AttentionRNNConfig, DecoderConfig))
+    part: AttentionRNNDecoder | TransformerDecoder = config.build(SPEC, VOCABULARY).eval()
+    hidden = some_hidden()
+    weights = part.attention(hidden, some_tokens())
+    assert weights.shape == (3, 6, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 6))
+    assert torch.equal(weights > 0, hidden.mask[:, None].expand(3, 6, 5))
+
+
+def test_cross_attention_with_and_without_weights_reads_the_same() -> None:
+    cross = CrossAttention(8, 2, 10)
+    hidden, states = some_hidden(), torch.randn(3, 4, 8)
+    memory = cross.remember(hidden.need("states"))
+    fast, slow = cross(states, memory, hidden.mask), cross(states, memory, hidden.mask, weights=True)
+    assert fast.weights is None
+    assert slow.weights.shape == (3, 2, 4, 5)
+    torch.testing.assert_close(fast.values, slow.values, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_what_is_written_later_does_not_change_what_came_before(positions: str, norm_place: str) -> None:
+    part, hidden, tokens = transformer(positions=positions, norm_place=norm_place), some_hidden(), some_tokens()
+    before = part.teach(hidden, tokens, torch.ones_like(tokens, dtype=torch.bool), 0.0)
+    for place in range(1, 6):
+        changed = tokens.clone()
+        changed[:, place] = (changed[:, place] - 3) % 11 + 4
+        after = part.teach(hidden, changed, torch.ones_like(tokens, dtype=torch.bool), 0.0)
+        torch.testing.assert_close(after[:, :place], before[:, :place], atol=1e-6, rtol=0)
+        assert not torch.allclose(after[:, place], before[:, place], atol=1e-3)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_only_an_encoder_that_is_not_causal_looks_ahead(positions: str, causal: bool) -> None:
+    config = encoder("transformer", positions=positions, causal=causal)
+    assert isinstance(config, EncoderConfig)
+    part, tokens = config.build(VOCABULARY, frozenset({"states"})).eval(), some_tokens()
+    mask = torch.ones_like(tokens, dtype=torch.bool)
+    changed = tokens.clone()
+    changed[:, 3] = (changed[:, 3] - 3) % 11 + 4
+    before, after = part(Batch(tokens, mask)).need("states"), part(Batch(changed, mask)).need("states")
+    assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6) == causal
+    assert not torch.allclose(before[:, 3:], after[:, 3:], atol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_steps_with_cached_keys_and_values_equal_the_whole(positions: str, norm_place: str, norm: str) -> None:
+    part = transformer(positions=positions, norm_place=norm_place, norm=norm)
+    hidden, tokens = some_hidden(), some_tokens(VOCABULARY.limit + 1)
+    whole = part.teach(hidden, tokens, torch.ones_like(tokens, dtype=torch.bool), 0.0)
+    state = part.start(hidden)
+    for place in range(tokens.shape[1]):
+        step = part.step(state, tokens[:, place])
+        assert isinstance(step.state, type(state))
+        state = step.state
+        torch.testing.assert_close(step.features, whole[:, place], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_layer_of_self_attention_steps_as_it_runs(turned: bool) -> None:
+    layer, states = SelfAttention(8, 2).eval(), torch.randn(3, 6, 8)
+    rotary = Rotary(4, 6) if turned else None
+    whole, past = layer(states, None, True, rotary), None
+    for place in range(6):
+        one, past = layer.step(states[:, place : place + 1], past, rotary)
+        torch.testing.assert_close(one[:, 0], whole[:, place], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["additive", "dot"])
+def test_attention_of_the_rnns_equals_a_loop_in_float64(kind: Literal["additive", "dot"]) -> None:
+    layer, hidden, queries = QueryAttention(7, 10, 6, kind), some_hidden(), torch.randn(3, 4, 7)
+    states = hidden.need("states")
+    found = layer(queries, layer.key(states), states, hidden.mask)
+    w, bias, u = (value.double() for value in (layer.query.weight, layer.query.bias, layer.key.weight))
+    assert (layer.energy is None) == (kind == "dot")
+    for row, at in product(range(3), range(4)):
+        asked = w @ queries[row, at].double() + bias
+        scores = []
+        for place in range(int(LENGTHS[row])):
+            key = u @ states[row, place].double()
+            if layer.energy is None:
+                scores.append(sum((asked[i] * key[i]).item() for i in range(6)) / math.sqrt(6))
+            else:
+                v = layer.energy.weight[0].tolist()
+                scores.append(sum(v[i] * math.tanh((asked[i] + key[i]).item()) for i in range(6)))
+        total = sum(math.exp(score) for score in scores)
+        weights = torch.tensor([math.exp(score) / total for score in scores], dtype=torch.float64)
+        expected = sum((weight * state.double() for weight, state in zip(weights, states[row], strict=False)), start=0)
+        assert isinstance(expected, Tensor)
+        torch.testing.assert_close(found.values[row, at], expected.float(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found.weights[row, 0, at, : len(weights)], weights.float(), atol=1e-6, rtol=1e-5)
+        assert not found.weights[row, 0, at, len(weights) :].any()
+
+
+def test_turned_queries_and_keys_know_only_their_distance() -> None:
+    rotary = Rotary(8, 12)
+    query, key = (rotary(torch.randn(1, 1, 1, 8).expand(1, 1, 12, 8))[0, 0] for _ in range(2))
+    products = query @ key.T
+    torch.testing.assert_close(products[1:, 1:], products[:-1, :-1], atol=1e-5, rtol=1e-5)
+    assert (products[0, 1:] - products[0, :-1]).abs().min() > 1e-3
+
+
+def test_turning_follows_the_formula_from_any_start() -> None:
+    rotary, heads = Rotary(6, 20), torch.randn(2, 3, 4, 6)
+    found = rotary(heads, start=11)
+    for position, pair in product(range(4), range(3)):
+        angle = (11 + position) * 10_000 ** (-2 * pair / 6)
+        first, second = heads[:, :, position, pair], heads[:, :, position, pair + 3]
+        cos, sin = math.cos(angle), math.sin(angle)
+        torch.testing.assert_close(found[:, :, position, pair], first * cos - second * sin, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found[:, :, position, pair + 3], second * cos + first * sin, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [2, 6, 16])
+def test_sinusoids_equal_the_published_formula(width: int) -> None:
+    table = sinusoids(30, width)
+    assert table.shape == (30, width)
+    for position, pair in product(range(30), range(width // 2)):
+        angle = position / 10_000 ** (2 * pair / width)
+        # The paper puts sine and cosine side by side; here all sines come first.
+        assert table[position, pair].item() == pytest.approx(math.sin(angle), abs=1e-5)
+        assert table[position, width // 2 + pair].item() == pytest.approx(math.cos(angle), abs=1e-5)

@@ -1,0 +1,226 @@
+"""What holds for every encoder and every decoder, so that a new part is tested without asking."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conftest import decoder, encoder, small_model
+from twofold.config import DecoderPart, EncoderPart, Role, kinds, part_config
+from twofold.data.tokenizer import TextTokenizer
+from twofold.generate.options import GenerateOptions
+from twofold.model import Model
+from twofold.types import Batch, DecoderConfig, EncoderConfig, Target, Vocabulary
+
+VOCABULARY = Vocabulary(size=20, limit=20, pad=0, unknown=1, start=2, end=3)
+EXAMPLES = [
+    {"source": "a b c d e f g", "target": "g f e"},
+    {"source": "a", "target": "seven hundred and two"},
+    {"source": "c a b", "target": "1"},
+]
+"""The row with the longest source has not the longest target."""
+STILL: dict[str, Any] = {"dropout": 0.0}
+FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
+    "encoders": {
+        "rnn": [{"cell": "lstm", "layers": 2}, {"bidirectional": False}],
+        "transformer": [
+            {"causal": True, "positions": "rotary", "norm_place": "post"},
+            {"positions": "learned", "norm": "batch"},
+        ],
+    },
+    "decoders": {
+        "rnn": [{"cell": "lstm", "layers": 2, "tied": False}],
+        "attention_rnn": [{"cell": "lstm", "layers": 1, "attention": "dot"}],
+        "transformer": [
+            {"positions": "rotary", "norm_place": "post", "activation": "gelu", "tied": False},
+            {"positions": "learned", "norm": "batch"},
+        ],
+    },
+}
+"""Settings under which a kind is tested besides its own defaults."""
+
+
+def every(role: Role, make: Callable[..., Any]) -> list[Any]:
+    """Each kind of part without dropout, once with its defaults and once with each of its further settings."""
+    cases = []
+    for kind in kinds(role):
+        names = {field.name for field in dataclasses.fields(cast(Any, part_config(role, kind)))}
+        still = STILL if "dropout" in names else {}
+        for settings in ({}, *FURTHER[role].get(kind, [])):
+            name = "-".join([kind, *(f"{key}={value}" for key, value in settings.items())])
+            cases.append(pytest.param(make(kind, **still, **settings), id=name))
+    return cases
+
+
+each_encoder = pytest.mark.parametrize("reads", every("encoders", encoder))
+each_decoder = pytest.mark.parametrize("writes", every("decoders", decoder))
+
+
+def some_batch(lengths: tuple[int, ...] = (6, 1, 4), seed: int = 0) -> Batch:
+    draw = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(4, VOCABULARY.size, (len(lengths), max(lengths)), generator=draw)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return Batch(tokens.masked_fill(~mask, VOCABULARY.pad), mask)
+
+
+def widened(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Three more columns of padding; whatever stands where nothing is real must not matter."""
+    more = tokens.new_full((len(tokens), 3), 7)
+    wide = torch.cat([mask, torch.zeros_like(more, dtype=torch.bool)], 1)
+    return torch.cat([tokens, more], 1).masked_fill(~wide, 7), wide
+
+
+def fitting(writes: DecoderPart) -> EncoderPart:
+    """The first encoder that gives what the decoder needs."""
+    needs = cast(DecoderConfig, writes).needs()
+    choices = [encoder(kind) for kind in kinds("encoders")]
+    part = next(part for part in choices if needs <= cast(EncoderConfig, part).spec().gives())
+    return dataclasses.replace(part, **STILL) if hasattr(part, "dropout") else part
+
+
+def gives(reads: EncoderPart) -> list[str]:
+    return sorted(cast(EncoderConfig, reads).spec().gives())
+
+
+@each_encoder
+def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(reads: EncoderPart) -> None:
+    config, batch, names = cast(EncoderConfig, reads), some_batch(), gives(reads)
+    assert names
+    for needs in (frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size)):
+        hidden = config.build(VOCABULARY, needs).eval()(batch)
+        rows, positions = hidden.mask.shape
+        shapes = {"states": (rows, positions), "summary": (rows,)}
+        assert rows == len(batch)
+        for name in ("states", "summary"):
+            value: Tensor | None = getattr(hidden, name)
+            expected = (*shapes[name], config.spec().width(name)) if name in needs else None
+            assert (None if value is None else tuple(value.shape)) == expected
+
+
+@each_encoder
+def test_padding_does_not_change_states_or_summary(reads: EncoderPart) -> None:
+    torch.manual_seed(0)
+    built = cast(EncoderConfig, reads).build(VOCABULARY, frozenset(gives(reads))).eval()
+    batch = some_batch()
+    together = built(batch)
+    for row, length in enumerate(batch.mask.sum(1).tolist()):
+        alone = built(Batch(batch.tokens[row : row + 1, :length], batch.mask[row : row + 1, :length]))
+        for name in gives(reads):
+            one, many = alone.need(name)[0], together.need(name)[row]
+            torch.testing.assert_close(many[:length] if name == "states" else many, one, atol=1e-5, rtol=1e-5)
+
+
+@each_encoder
+@pytest.mark.parametrize("training", [False, True])
+def test_more_columns_of_padding_change_nothing_that_an_encoder_gives(reads: EncoderPart, training: bool) -> None:
+    torch.manual_seed(0)
+    built = cast(EncoderConfig, reads).build(VOCABULARY, frozenset(gives(reads))).train(training)
+    batch = some_batch()
+    narrow, wide = built(batch), built(Batch(*widened(batch.tokens, batch.mask)))
+    for name in gives(reads):
+        one, other = narrow.need(name), wide.need(name)
+        if name == "states":
+            one, other = one[narrow.mask], other[wide.mask]
+        torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-5)
+
+
+@each_encoder
+def test_an_encoder_that_calls_itself_causal_does_not_look_ahead(reads: EncoderPart) -> None:
+    spec = cast(EncoderConfig, reads).spec()
+    if spec.states is None:
+        pytest.skip("it gives no states")
+    torch.manual_seed(0)
+    built = cast(EncoderConfig, reads).build(VOCABULARY, frozenset({"states"})).eval()
+    batch = some_batch((6, 6))
+    changed = batch.tokens.clone()
+    changed[:, -1] = (changed[:, -1] - 3) % (VOCABULARY.size - 4) + 4
+    before, after = built(batch).need("states"), built(Batch(changed, batch.mask)).need("states")
+    assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-6) == spec.causal
+    assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
+
+
+@each_decoder
+def test_a_loss_over_many_rows_is_the_sum_of_the_losses_of_each(tokenizer: TextTokenizer, writes: DecoderPart) -> None:
+    model = small_model(tokenizer, fitting(writes), writes).eval()
+    together = model.losses(model.batch(EXAMPLES))["main"]
+    alone = [model.losses(model.batch([example]))["main"] for example in EXAMPLES]
+    assert together.count == sum(loss.count for loss in alone) == model.counts(model.batch(EXAMPLES))["main"]
+    torch.testing.assert_close(together.sum, torch.stack([loss.sum for loss in alone]).sum(), atol=1e-5, rtol=1e-5)
+
+
+@each_decoder
+@pytest.mark.parametrize("training", [False, True])
+def test_more_columns_of_padding_change_no_loss(tokenizer: TextTokenizer, writes: DecoderPart, training: bool) -> None:
+    model = small_model(tokenizer, fitting(writes), writes).train(training)
+    batch = model.batch(EXAMPLES)
+    target = batch.targets["main"]
+    wide = Batch(*widened(batch.tokens, batch.mask), {"main": Target(*widened(target.tokens, target.mask))})
+    narrow_loss, wide_loss = model.losses(batch)["main"], model.losses(wide)["main"]
+    assert narrow_loss.count == wide_loss.count
+    torch.testing.assert_close(wide_loss.sum, narrow_loss.sum, atol=1e-5, rtol=1e-5)
+
+
+@each_encoder
+@each_decoder
+def test_every_parameter_of_a_pair_gets_a_gradient(
+    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
+) -> None:
+    if not cast(DecoderConfig, writes).needs() <= set(gives(reads)):
+        pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
+    model = small_model(tokenizer, reads, writes).train()
+    batch = model.batch(EXAMPLES)
+    model.backward(batch, model.counts(batch))
+    still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
+    assert not still
+
+
+@each_encoder
+@each_decoder
+def test_a_saved_and_loaded_pair_gives_the_same_outputs(
+    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, tmp_path: Path
+) -> None:
+    if not cast(DecoderConfig, writes).needs() <= set(gives(reads)):
+        pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
+    model = small_model(tokenizer, reads, writes)
+    with torch.no_grad():
+        for value in model.state_dict().values():
+            value.add_(torch.rand_like(value) / 10)  # no tensor may keep what a new model would have anyway
+    model.save_pretrained(tmp_path / "saved")
+    loaded = Model.from_pretrained(tmp_path / "saved")
+    assert loaded.config == model.config
+    assert torch.equal(loaded.loss(loaded.batch(EXAMPLES)), model.eval().loss(model.batch(EXAMPLES)))
+    texts = [example["source"] for example in EXAMPLES]
+    options = GenerateOptions(max_length=6)
+    assert loaded.predict(texts, options) == model.predict(texts, options)
+
+
+def documented(config: type) -> Mapping[str, bool]:
+    """For each field that a class states, whether a docstring stands beneath it."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(config) or config))
+    body = next(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == config.__name__)
+    found = {}
+    for node, beneath in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            text = beneath.value if isinstance(beneath, ast.Expr) else None
+            found[node.target.id] = isinstance(text, ast.Constant) and bool(str(text.value).strip())
+    return found
+
+
+@pytest.mark.parametrize(("role", "kind"), [(role, kind) for role in FURTHER for kind in kinds(role)])
+def test_every_setting_of_a_part_has_a_docstring_beneath_it(role: Role, kind: str) -> None:
+    config = part_config(role, kind)
+    found: dict[str, bool] = {}
+    for ancestor in reversed(config.__mro__):
+        if dataclasses.is_dataclass(ancestor):
+            found.update(documented(ancestor))
+    assert {field.name for field in dataclasses.fields(cast(Any, config))} == set(found)
+    assert [name for name, stands in found.items() if not stands] == []

@@ -1,0 +1,189 @@
+"""Every encoder with every decoder learns, or says why the two do not fit; so do parts of the user's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+
+from tests.conftest import decoder, encoder, small_model
+from twofold.config import kinds, structure, unstructure
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.types import DecoderConfig, EncoderConfig
+
+EXAMPLES = [
+    {"source": "one hundred and two", "target": "102"},
+    {"source": "seven", "target": "7"},
+    {"source": "삼백", "target": "300"},
+]
+
+MEAN_ENCODER = '''
+"""The mean of the token vectors, and nothing else."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from twofold.config import EncoderPart
+from twofold.types import Encoder, Hidden, HiddenSpec
+
+
+@dataclass(frozen=True)
+class Config(EncoderPart):
+    width: int = 8
+    """Width of the token vectors."""
+
+    def spec(self):
+        return HiddenSpec(summary=self.width)
+
+    def build(self, vocabulary, needs):
+        return MeanEncoder(self, vocabulary)
+
+
+class MeanEncoder(Encoder):
+    def __init__(self, config, vocabulary):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary.size, config.width)
+
+    def forward(self, batch):
+        vectors = self.embedding(batch.tokens) * batch.mask[..., None]
+        return Hidden(mask=batch.mask, summary=vectors.sum(1) / batch.mask.sum(1, keepdim=True))
+'''
+
+PICKY_DECODER = '''
+"""Needs what no encoder gives."""
+
+from dataclasses import dataclass
+
+from twofold.config import DecoderPart
+
+
+@dataclass(frozen=True)
+class Config(DecoderPart):
+    def needs(self):
+        return frozenset({"smell", "summary"})
+'''
+
+
+@pytest.fixture
+def own_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with an encoder that gives only a summary, and a decoder that nothing can please."""
+    folder = tmp_path / "my_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "my_part.py").write_text(MEAN_ENCODER)
+    (folder / "picky.py").write_text(PICKY_DECODER)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    forget_own_parts()
+
+
+def forget_own_parts() -> None:
+    for name in [name for name in sys.modules if name.startswith("my_package")]:
+        del sys.modules[name]
+
+
+def falls(model: Model) -> bool:
+    """Whether a few steps of an optimiser on one batch make its loss smaller."""
+    batch = model.batch(EXAMPLES)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    first = model.eval().loss(batch).item()
+    assert torch.isfinite(torch.tensor(first))
+    model.train()
+    for _ in range(5):
+        optimiser.zero_grad()
+        losses = model.backward(batch, model.counts(batch))
+        assert all(torch.isfinite(loss.sum) for loss in losses.values())
+        optimiser.step()
+    return model.eval().loss(batch).item() < 0.95 * first
+
+
+@pytest.mark.parametrize("reads", kinds("encoders"))
+@pytest.mark.parametrize("writes", kinds("decoders"))
+def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
+    source, target = encoder(reads), decoder(writes)
+    if cast(DecoderConfig, target).needs() <= cast(EncoderConfig, source).spec().gives():
+        assert falls(small_model(tokenizer, source, target))
+    else:
+        with pytest.raises(TwofoldError, match=f"the decoder '{writes}' needs .* the encoder '{reads}' gives"):
+            small_model(tokenizer, source, target)
+
+
+@pytest.mark.usefixtures("own_parts")
+@pytest.mark.parametrize("writes", ["attention_rnn", "transformer"])
+def test_a_pair_that_does_not_fit_fails_when_built(tokenizer: TextTokenizer, writes: str) -> None:
+    with pytest.raises(TwofoldError) as caught:
+        small_model(tokenizer, encoder("my_package.my_part"), decoder(writes))
+    line = str(caught.value)
+    assert "\n" not in line
+    assert f"the decoder '{writes}' needs states" in line
+    assert "the encoder 'my_package.my_part' gives summary" in line
+    would_do = line.partition("these would do: ")[2].split(" and ")
+    assert {"rnn", "transformer"} <= set(would_do) <= set(kinds("encoders"))
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_a_need_that_nothing_meets_is_said(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(TwofoldError, match=r"'my_package.picky' needs smell and summary.*these would do: none"):
+        small_model(tokenizer, encoder("rnn"), decoder("my_package.picky"))
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_a_part_of_the_users_own_learns_in_a_pair_that_fits(tokenizer: TextTokenizer) -> None:
+    model = small_model(tokenizer, encoder("my_package.my_part", width=10), decoder("rnn"))
+    assert unstructure(model.config)["encoder"] == {"kind": "my_package.my_part", "width": 10}
+    assert structure(unstructure(model.config), ModelConfig) == model.config
+    assert falls(model)
+    assert all(prediction.score < 0 for prediction in model.predict(["seven", "two"]))
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_a_part_of_the_users_own_is_loaded_only_when_allowed(tokenizer: TextTokenizer, tmp_path: Path) -> None:
+    model = small_model(tokenizer, encoder("my_package.my_part"), decoder("rnn"))
+    model.save_pretrained(tmp_path / "saved")
+    forget_own_parts()
+    with pytest.raises(TwofoldError, match=r"code outside twofold \(my_package.my_part\)"):
+        Model.from_pretrained(tmp_path / "saved")
+    assert not any(name.startswith("my_package") for name in sys.modules)
+    loaded = Model.from_pretrained(tmp_path / "saved", allow_code=True)
+    assert loaded.predict("seven") == model.predict("seven")
+
+
+def weighed_model(tokenizer: TextTokenizer, weights: dict[str, float], reads: str) -> Model:
+    """One encoder under a decoder of each kind, named by it."""
+    torch.manual_seed(0)
+    slots = {kind: DecoderSlot(decoder(kind, dropout=0.0), "target", weight) for kind, weight in weights.items()}
+    config = ModelConfig(
+        encoder=encoder(reads, dropout=0.0), decoders=slots, source="source", max_source=30, max_target=30
+    )
+    return Model(config, dict.fromkeys(["source", *slots], tokenizer))
+
+
+@pytest.mark.parametrize("reads", ["rnn", "transformer"])
+def test_the_loss_and_gradients_of_several_decoders_are_the_weighted_sum(tokenizer: TextTokenizer, reads: str) -> None:
+    weights = {"rnn": 0.5, "attention_rnn": 2.0, "transformer": 1.25}
+    model = weighed_model(tokenizer, weights, reads)
+    batch = model.batch(EXAMPLES)
+    loss = model.loss(batch)
+    model.backward(batch, model.counts(batch))
+    expected_loss, expected = 0.0, {name: torch.zeros_like(value) for name, value in model.named_parameters()}
+    for kind, weight in weights.items():
+        # The same weights in a model that has this decoder alone.
+        alone = weighed_model(tokenizer, {kind: 1.0}, reads)
+        alone.load_state_dict({name: model.state_dict()[name] for name in alone.state_dict()})
+        one = alone.loss(alone.batch(EXAMPLES))
+        one.backward()  # type: ignore[no-untyped-call]
+        expected_loss += weight * one.item()
+        for name, value in alone.named_parameters():
+            assert value.grad is not None
+            expected[name] += weight * value.grad
+    assert loss.item() == pytest.approx(expected_loss, rel=1e-5)
+    for name, value in model.named_parameters():
+        assert value.grad is not None
+        torch.testing.assert_close(value.grad, expected[name], atol=1e-5, rtol=1e-4)
