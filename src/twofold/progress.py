@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 Report = Callable[..., None]
 """Called with how much is done, and names with values to show beside it."""
@@ -39,18 +40,25 @@ def _rich_bar(title: str, total: float | None, done: float) -> Iterator[Report]:
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[beside]}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, completed=int(done), beside="")
-        yield lambda done, **beside: progress.update(task, completed=done, beside=_beside(beside))
+
+        def report(done: float, **beside: object) -> None:
+            # What stands beside the bar stays until there is something new.
+            news: dict[str, Any] = {"beside": _beside(beside)} if beside else {}
+            progress.update(task, completed=done, **news)
+
+        yield report
 
 
 def _line_by_line(title: str, total: float | None) -> Report:
-    last = time.monotonic()
+    last, shown = time.monotonic(), ""
 
     def report(done: float, **beside: object) -> None:
-        nonlocal last
+        nonlocal last, shown
+        shown = _beside(beside) or shown
         if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
             last = time.monotonic()
             of = f" of {total:,.0f}" if total else ""
-            print(f"{title}: {done:,.0f}{of} {_beside(beside)}".rstrip(), file=sys.stderr, flush=True)
+            print(f"{title}: {done:,.0f}{of} {shown}".rstrip(), file=sys.stderr, flush=True)
 
     return report
 

@@ -42,7 +42,7 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Report:
     """Judge one decoder of the model, the first unless named, by its own metric families or by the given ones."""
-    name = decoder or next(iter(model.decoders))
+    name = model.decoder_name(decoder)
     judged = Judged(model, rows, name, options or model.config.generate, progress)
     report = Report({}, len(rows))
     for family in families or model.decoder(name).metrics:

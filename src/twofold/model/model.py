@@ -127,9 +127,13 @@ class Model(nn.Module):
 
     def decoder(self, name: str | None = None) -> Decoder:
         """The decoder of that name, or the first."""
+        return cast(Decoder, self.decoders[self.decoder_name(name)])
+
+    def decoder_name(self, name: str | None) -> str:
+        """The name itself, or that of the first decoder; an unknown one is an error."""
         if name is not None and name not in self.decoders:
             raise TwofoldError(f"the model has no decoder '{name}'; {did_you_mean(name, self.decoders)}")
-        return cast(Decoder, self.decoders[name or next(iter(self.decoders))])
+        return name or next(iter(self.decoders))
 
     @torch.no_grad()
     def predict(
@@ -142,66 +146,66 @@ class Model(nn.Module):
         """One prediction for each input, in order; `inputs` may be a single text."""
         texts: Sequence[Text] = [inputs] if isinstance(inputs, str) else inputs
         options = options or self.config.generate
-        rows = [Row(f"input {number}", {self.source.column: text}) for number, text in enumerate(texts, start=1)]
-        ids = self.source.encode(rows).ids
-        field = self.targets[decoder or next(iter(self.targets))]
-        results: list[Prediction | None] = [None] * len(texts)
-        done = 0
+        part, field = self.decoder(decoder), self.targets[self.decoder_name(decoder)]
+        ids = self.source.encode([self._row(text, number) for number, text in enumerate(texts, start=1)]).ids
+        results: dict[int, Prediction] = {}
         with _Evaluating(self):
             for numbers in _by_length(ids, PREDICT_TOKENS // options.beam):
                 batch = make_batch([ids[number] for number in numbers], self.source.vocabulary).to(self.device)
-                for number, written in zip(
-                    numbers, self.decoder(decoder).predict(self.encoder(batch), options), strict=True
-                ):
+                for number, written in zip(numbers, part.predict(self.encoder(batch), options), strict=True):
                     best, *others = [(field.decode(one.tokens), one.score) for one in written.hypotheses]
-                    results[number] = Prediction(texts[number], best[0], best[1], tuple(others))
-                done += len(numbers)
+                    results[number] = Prediction(texts[number], *best, tuple(others))
                 if report:
-                    report(done)
-        return [result for result in results if result is not None]
+                    report(len(results))
+        return [results[number] for number in range(len(texts))]
 
     def stream(self, text: Text, options: GenerateOptions | None = None, decoder: str | None = None) -> Iterator[str]:
         """Pieces of the output as they are written, greedily or sampled; joined they are the output."""
-        part, hidden, options = self._read_one(text, decoder), self._hidden(text), options or self.config.generate
+        part, field = self._text_decoder(decoder), self.targets[self.decoder_name(decoder)]
+        options = options or self.config.generate
         if options.beam > 1:
             raise TwofoldError(
                 f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample"
             )
-        field, tokens, shown = self.targets[decoder or next(iter(self.targets))], [], ""
+        batch = self.batch_of([self._row(text)], targets=False)
+        tokens: list[int] = []
+        shown = ""
         with _Evaluating(self):
-            for token in part.stream(hidden, options):
+            for token in part.stream(self._encode(batch), options):
                 tokens.append(token)
-                text_now = field.decode(tokens)
-                yield text_now[len(shown) :]
-                shown = text_now
+                now = field.decode(tokens)
+                yield now[len(shown) :]
+                shown = now
 
     @torch.no_grad()
     def attention(self, text: Text, output: str, decoder: str | None = None) -> Looked:
         """Where the decoder looks at `text` as it writes `output`."""
-        part, hidden = self._read_one(text, decoder), self._hidden(text)
+        part, name = self._text_decoder(decoder), self.decoder_name(decoder)
         if not part.attends:
-            kind = kind_of(self.config.decoders[decoder or next(iter(self.decoders))].part)
+            kind = kind_of(self.config.decoders[name].part)
             raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
-        field, name = self.targets[decoder or next(iter(self.targets))], decoder or next(iter(self.targets))
-        source = self.source.encode([Row("input", {self.source.column: text})]).ids[0]
-        written = field.encode([Row("output", {field.column: output})]).ids[0]
-        batch = make_batch([source], self.source.vocabulary, {name: ([written], field.vocabulary)}).to(self.device)
+        row = Row("the output", {self.source.column: text, self.targets[name].column: output})
+        source, written = self.source.encode([self._row(text)]).ids[0], self.targets[name].encode([row]).ids[0]
+        written_as = {name: ([written], self.targets[name].vocabulary)}
+        batch = make_batch([source], self.source.vocabulary, written_as).to(self.device)
         with _Evaluating(self):
-            weights = part.attention(hidden, batch.targets[name].tokens[:, :-1])[0]
-        pieces = field.tokenizer.pieces([*written, field.tokenizer.end])
+            weights = part.attention(self._encode(batch), batch.targets[name].tokens[:, :-1])[0]
+        tokenizer = self.targets[name].tokenizer
+        pieces = tokenizer.pieces([*written, tokenizer.end])
         return Looked(self.source.tokenizer.pieces(source), pieces, weights.cpu().numpy())
 
-    def _read_one(self, text: Text, decoder: str | None) -> TextDecoder:
-        part = self.decoder(decoder)
+    def _row(self, text: Text, number: int = 1) -> Row:
+        return Row(f"input {number}", {self.source.column: text})
+
+    def _text_decoder(self, name: str | None) -> TextDecoder:
+        part = self.decoder(name)
         if not isinstance(part, TextDecoder):
-            raise TwofoldError("only a decoder that writes text can do this")
+            raise TwofoldError(f"the decoder '{self.decoder_name(name)}' does not write text")
         return part
 
     @torch.no_grad()
-    def _hidden(self, text: Text) -> Hidden:
-        with _Evaluating(self):
-            hidden: Hidden = self.encoder(self.batch([{self.source.column: text}], targets=False))
-        return hidden
+    def _encode(self, batch: Batch) -> Hidden:
+        return self.encoder(batch)
 
     def _tie_embeddings(self) -> None:
         """Let every decoder use the encoder's table of token vectors."""
