@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -232,7 +233,15 @@ def _texts(where: Where, columns: Sequence[str], report: Any) -> Iterator[str]:
 def _cache(recipe: Recipe, model: Model) -> Cache:
     fields: dict[str, TextField] = {SOURCE: model.source, **model.targets}
     with bar("tokenising", None) as report:
-        return Cache.of(recipe.data.train, fields, report)
+        cache = Cache.of(recipe.data.train, fields, report)
+    for name, cut in cache.cut.items():
+        if cut:
+            limit = "max_source" if name == SOURCE else "max_target"
+            warnings.warn(
+                f"{cut:,} of {cache.rows:,} rows: '{fields[name].column}' is longer than data.{limit} and was cut",
+                stacklevel=2,
+            )
+    return cache
 
 
 def _split(recipe: Recipe, cache: Cache) -> tuple[NDArray[np.int64], list[Row]]:

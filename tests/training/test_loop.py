@@ -165,3 +165,9 @@ def test_the_loss_of_any_loop_of_ones_own_can_be_minimised(tokenizer: TextTokeni
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
     assert math.isfinite(losses[-1])
+
+
+def test_a_loss_that_is_no_number_ends_the_training_with_one_line(tmp_path: Path, rows: str) -> None:
+    settings = {"max_steps": 50, "learning_rate": 1e38, "warmup": 0, "clip": 0.0, "schedule": "constant"}
+    with pytest.raises(TwofoldError, match=r"no longer a number at step \d+; lower train\.learning_rate"):
+        train(Recipe.of(small_recipe(rows, train=settings)), tmp_path / "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ class _Group(click.Group):
     """Says what is wrong in one line and ends with status 1; wrong usage ends with status 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
         except TwofoldError as error:
@@ -25,6 +27,10 @@ class _Group(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             ctx.exit(1)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"warning: {message}", err=True)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

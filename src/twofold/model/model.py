@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,7 +148,13 @@ class Model(nn.Module):
         texts: Sequence[Text] = [inputs] if isinstance(inputs, str) else inputs
         options = options or self.config.generate
         part, field = self.decoder(decoder), self.targets[self.decoder_name(decoder)]
-        ids = self.source.encode([self._row(text, number) for number, text in enumerate(texts, start=1)]).ids
+        encoded = self.source.encode([self._row(text, number) for number, text in enumerate(texts, start=1)])
+        if encoded.cut:
+            warnings.warn(
+                f"{encoded.cut} of {len(texts)} inputs are longer than {self.source.limit} tokens and were cut",
+                stacklevel=2,
+            )
+        ids = encoded.ids
         results: dict[int, Prediction] = {}
         with _Evaluating(self):
             for numbers in _by_length(ids, PREDICT_TOKENS // options.beam):

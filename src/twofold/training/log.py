@@ -17,7 +17,7 @@ class Log:
 
     def __init__(self, path: Path, after_step: int, tensorboard: Path | None) -> None:
         self.path = path
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= after_step] if after_step else []
+        kept = [line for line in _whole_lines(path) if _step(line, path) <= after_step] if after_step else []
         storage.write_bytes(path, b"".join(kept))
         self._file = path.open("ab")
         self._board = _open_board(tensorboard, after_step) if tensorboard else None
@@ -52,6 +52,13 @@ def _whole_lines(path: Path) -> list[bytes]:
     if not path.exists():
         return []
     return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _step(line: bytes, path: Path) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        raise TwofoldError(f"{path}: a line that no training wrote; remove it: {line[:60]!r}") from None
 
 
 def _open_board(folder: Path, after_step: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -159,6 +160,11 @@ class Trainer:
         for batch in batches:
             for name, loss in self.model.backward(batch, counts).items():
                 progress.seen[name][0] += float(loss.sum.detach())
+                if not math.isfinite(progress.seen[name][0]):
+                    raise TwofoldError(
+                        f"the loss is no longer a number at step {progress.step}; lower train.learning_rate or raise "
+                        "train.warmup; the checkpoints before are kept"
+                    )
         for name, count in counts.items():
             progress.seen[name][1] += count
         if processes.world() > 1:
