@@ -83,7 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = Model(recipe.model_config(), _tokenizers(recipe, Path(folder)))
         cache = _cache(recipe, model)
-        rows, _ = _split(recipe, cache)
+        rows, _ = _split(recipe, cache, model)
         bucketed = TrainingRows(cache, rows, model.source, model.targets, recipe.train.batch_tokens, None, 1)
         like = round(len(rows) / len(bucketed.plan(0)))
         padded = replace(bucketed, batch_rows=like)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -21,6 +22,8 @@ from twofold.errors import TwofoldError, did_you_mean
 T = TypeVar("T")
 LARGEST_RECIPE = 1_000_000
 Role = Literal["encoders", "decoders"]
+SHARES = ("dropout", "smoothing", "sampling")
+"""How the names of settings end that are a share of something."""
 
 
 # --- YAML ---------------------------------------------------------------------------------------
@@ -64,6 +67,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise TwofoldError(f"{path}: not readable as UTF-8 text ({error})") from error
     content = parse_yaml(text, str(path))
+    try:
+        json.dumps(content, default=str, skipkeys=True)
+    except (ValueError, RecursionError):
+        raise TwofoldError(f"{path}: an alias that contains itself") from None
     if not isinstance(content, dict):
         raise TwofoldError(f"{path}: a recipe is a mapping, for example `encoder: {{kind: rnn}}`")
     return content
@@ -73,10 +80,11 @@ def parse_yaml(text: str, place: str) -> Any:
     """The value of a piece of YAML."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
-        raise TwofoldError(f"{place}{where}: not YAML ({getattr(error, 'problem', None) or error})") from error
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise TwofoldError(f"{place}{where}: not YAML ({reason})") from error
 
 
 def to_yaml(content: Mapping[str, Any]) -> str:
@@ -259,7 +267,19 @@ def _structure_part(converter: cattrs.Converter, value: Any, role: Role) -> Any:
         config = part_config(role, value["kind"])
     except TwofoldError as error:
         raise ValueError(str(error)) from None
-    return converter.structure({key: item for key, item in value.items() if key != "kind"}, config)
+    part = converter.structure({key: item for key, item in value.items() if key != "kind"}, config)
+    _check_numbers(part)
+    return part
+
+
+def _check_numbers(part: Part) -> None:
+    """In every part, whole numbers are sizes and others are shares, unless its own `Config` says more."""
+    for field in _fields(part):
+        value = getattr(part, field.name)
+        if type(value) is int and value < 1:
+            raise ValueError(f"{field.name} must be at least 1, not {value}")
+        if field.name.endswith(SHARES) and not 0 <= value < 1:
+            raise ValueError(f"{field.name} must be at least 0 and below 1, not {value}")
 
 
 def _is_union(kind: Any) -> bool:
@@ -293,7 +313,7 @@ def _lines(error: BaseException, place: str) -> list[str]:
     """One line for each leaf of cattrs' tree of errors."""
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in _fields(error.cl)]
-        return [f"{place} has no '{key}'; {did_you_mean(key, known)}" for key in sorted(error.extra_fields)]
+        return [f"{place} has no '{key}'; {did_you_mean(key, known)}" for key in sorted(map(str, error.extra_fields))]
     if isinstance(error, BaseExceptionGroup):
         return [line for inner in error.exceptions for line in _lines(inner, place + _step(inner))]
     if isinstance(error, KeyError):
@@ -301,6 +321,8 @@ def _lines(error: BaseException, place: str) -> list[str]:
     if isinstance(error, TypeError) and "required positional argument" in str(error):
         names = re.findall(r"'(\w+)'", str(error))
         return [f"{place}: '{name}' is missing" for name in names]
+    if isinstance(error, (TypeError, AttributeError)):
+        return [f"{place}: not of the form that belongs here"]
     return [f"{place}: {line}" for line in str(error).splitlines()]
 
 

@@ -13,6 +13,7 @@ from twofold.errors import TwofoldError
 from twofold.model.model import Looked
 
 DEFAULT_FONT = "DejaVu Sans"
+FORMATS = (".png", ".svg", ".pdf", ".jpg")
 
 
 def draw_attention(looked: Looked, path: Path) -> None:
@@ -22,9 +23,8 @@ def draw_attention(looked: Looked, path: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise TwofoldError("--plot needs `pip install twofold[plot]`") from None
-    formats = sorted(Figure().canvas.get_supported_filetypes())
-    if path.suffix[1:].lower() not in formats:
-        raise TwofoldError(f"{path}: a picture ends in one of {', '.join('.' + one for one in formats)}")
+    if path.suffix.lower() not in FORMATS:
+        raise TwofoldError(f"{path}: a picture ends in one of {', '.join(FORMATS)}")
     families, missing = fonts_for("".join(looked.source + looked.written))
     if missing:
         warnings.warn(
@@ -46,23 +46,25 @@ def draw_attention(looked: Looked, path: Path) -> None:
         aside = path.with_name(f".{path.stem}.new{path.suffix}")
         with storage.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(aside, dpi=150)
-            aside.replace(path)
+            try:
+                figure.savefig(aside, dpi=150)
+                aside.replace(path)
+            finally:
+                aside.unlink(missing_ok=True)
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:
     """Font families that together have every character of the text, and the characters none of them has."""
     from matplotlib import font_manager
 
-    missing = {letter for letter in text if letter.isprintable() and not letter.isspace()}
-    families: list[str] = []
-    default = font_manager.findfont(DEFAULT_FONT)
-    for file in (default, *_package_fonts(), *(entry.fname for entry in font_manager.fontManager.ttflist)):
-        if not missing:
-            break
-        found = missing & _characters(file)
-        if found or file == default:
-            font_manager.fontManager.addfont(file)
+    families = [DEFAULT_FONT]
+    missing = {letter for letter in text if not letter.isspace()} - _characters(font_manager.findfont(DEFAULT_FONT))
+    # matplotlib's font of last resort has every character, as a box.
+    known = {entry.fname for entry in font_manager.fontManager.ttflist if "last resort" not in entry.name.lower()}
+    for file in (*_package_fonts(), *sorted(known)):
+        if missing and (found := missing & _characters(file)):
+            if file not in known:
+                font_manager.fontManager.addfont(file)
             families.append(font_manager.FontProperties(fname=file).get_name())
             missing -= found
     return families, missing

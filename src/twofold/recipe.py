@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,8 +31,8 @@ from twofold.data.fields import TextField, TooLong
 from twofold.data.files import Row, Where, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
-from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
+from twofold.errors import TwofoldError, did_you_mean
+from twofold.evaluation import evaluate, metric_names
 from twofold.generate.options import GenerateOptions
 from twofold.model import DecoderSlot, Model, ModelConfig
 from twofold.model.config import MAIN, SOURCE
@@ -144,8 +145,9 @@ def train(recipe: Recipe | str | Path, out: str | Path, changes: Sequence[str] =
             # Built before the data is read in full: what does not fit is said at once.
             torch.manual_seed(recipe.train.seed)
             model = Model(recipe.model_config(), tokenizers)
+            _check_best(recipe, model)
             cache = _cache(recipe, model)
-        rows, validation = _split(recipe, cache)
+        rows, validation = _split(recipe, cache, model)
         data = TrainingRows(
             cache,
             rows,
@@ -178,9 +180,13 @@ def _with_slots(content: dict[str, Any]) -> dict[str, Any]:
 def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     """Make the folder this recipe's own; never take one that holds another training."""
     path = folder / "recipe.yaml"
-    if path.exists() and not resume:
+    begun = any((folder / name).exists() for name in ("log.jsonl", "model", "checkpoints"))
+    if begun and not (resume and path.exists()):
         raise TwofoldError(f"{folder}: holds a training already; go on with --resume or choose another folder")
-    if path.exists():
+    if not begun:
+        # A start that failed, perhaps over the data, may have left tokenizers of another recipe.
+        shutil.rmtree(folder / "tokenizers", ignore_errors=True)
+    else:
         old, new = _flat(read_yaml(path)), _flat(recipe.plain())
         for key in sorted(old.keys() | new.keys()):
             if old.get(key) != new.get(key) and key not in MAY_CHANGE:
@@ -244,11 +250,14 @@ def _cache(recipe: Recipe, model: Model) -> Cache:
     return cache
 
 
-def _split(recipe: Recipe, cache: Cache) -> tuple[NDArray[np.int64], list[Row]]:
+def _split(recipe: Recipe, cache: Cache, model: Model) -> tuple[NDArray[np.int64], list[Row]]:
     """The numbers of the rows to learn from, and the rows to judge by."""
     data = recipe.data
     if data.dev:
-        return np.arange(cache.rows), list(read_rows(data.dev))
+        dev = list(read_rows(data.dev))
+        for one in (model.source, *model.targets.values()):
+            one.encode(dev)  # what is wrong with it is said now, not after the first epoch
+        return np.arange(cache.rows), dev
     if not data.held_out:
         return np.arange(cache.rows), []
     if data.held_out >= cache.rows:
@@ -256,6 +265,14 @@ def _split(recipe: Recipe, cache: Cache) -> tuple[NDArray[np.int64], list[Row]]:
     rows, held = hold_out(cache.rows, data.held_out, recipe.train.seed)
     wanted = set(held.tolist())
     return rows, [row for number, row in enumerate(read_rows(data.train)) if number in wanted]
+
+
+def _check_best(recipe: Recipe, model: Model) -> None:
+    best, known = recipe.train.best, metric_names(model)
+    if best not in known:
+        raise TwofoldError(f"train.best: no metric '{best}'; {did_you_mean(best, known)}")
+    if best != "loss" and not (recipe.data.dev or recipe.data.held_out):
+        raise TwofoldError(f"train.best={best} needs rows to judge by: give data.dev or data.held_out")
 
 
 def _validator(recipe: Recipe, rows: list[Row]) -> Any:

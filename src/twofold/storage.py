@@ -141,7 +141,8 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
 
 
 def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(f".{path.name}{ending}")
+    whole = Path(os.path.abspath(path))  # "." has no name of its own
+    return whole.with_name(f".{whole.name}{ending}")
 
 
 def _sync(path: Path) -> None:

@@ -100,8 +100,9 @@ def test_the_best_model_is_kept_not_the_last(tmp_path: Path, rows: str) -> None:
     train(recipe, tmp_path / "run")
     judged = [line["dev_loss"] for line in log(tmp_path / "run") if "dev_loss" in line]
     assert min(judged) < judged[-1], "the rate was meant to ruin the model in the end"
-    held_out = twofold.recipe._split(recipe, twofold.recipe._cache(recipe, twofold.load(tmp_path / "run")))[1]
-    report = twofold.evaluate(twofold.load(tmp_path / "run"), [dict(row.values) for row in held_out])
+    saved = twofold.load(tmp_path / "run")
+    held_out = twofold.recipe._split(recipe, twofold.recipe._cache(recipe, saved), saved)[1]
+    report = twofold.evaluate(saved, [dict(row.values) for row in held_out])
     assert report.metrics["loss"] == pytest.approx(min(judged), rel=1e-5)
 
 

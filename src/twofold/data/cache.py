@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -9,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 
 from twofold import storage
 from twofold.data.fields import TextField
-from twofold.data.files import Where, fingerprint, read_rows
+from twofold.data.files import Row, Where, fingerprint, read_rows
 
 FORMAT = 1
-CHUNK = 8192
+CHUNK = 500_000
+"""About how many characters are tokenised at a time, whether in many short rows or in a few long ones."""
 Report = Callable[[int], None]
 """Called with the number of rows read so far."""
 
@@ -110,7 +112,7 @@ def _build(folder: Path, where: Where, fields: Mapping[str, TextField], report: 
                 for file in offsets:
                     file.write(np.zeros(1, np.int64).tobytes())
                 rows = read_rows(where)
-                while chunk := list(itertools.islice(rows, CHUNK)):
+                while chunk := list(_chunk(rows)):
                     for number, (name, field) in enumerate(fields.items()):
                         encoded = field.encode(chunk)
                         stops = ends[number] + np.cumsum([len(row) for row in encoded.ids], dtype=np.int64)
@@ -121,6 +123,9 @@ def _build(folder: Path, where: Where, fields: Mapping[str, TextField], report: 
                     total += len(chunk)
                     if report:
                         report(total)
+                for file in (*ids, *offsets):
+                    file.flush()
+                    os.fsync(file.fileno())
             storage.write_json(aside / "about.json", {"format": FORMAT, "rows": total, "types": types, "cut": cut})
             aside.rename(folder)
         except BaseException as error:
@@ -129,8 +134,18 @@ def _build(folder: Path, where: Where, fields: Mapping[str, TextField], report: 
                 raise
 
 
+def _chunk(rows: Iterator[Row]) -> Iterator[Row]:
+    size = 0
+    for row in rows:
+        yield row
+        size += sum(len(str(value)) for value in row.values.values())
+        if size > CHUNK:
+            return
+
+
 def _sweep(folder: Path, days: float = 7) -> None:
     """Remove what a killed process left behind long ago."""
     for left in folder.glob(".new-*"):
-        if time.time() - left.stat().st_mtime > days * 86_400:
-            shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # its owner may just have put it in its place
+            if time.time() - left.stat().st_mtime > days * 86_400:
+                shutil.rmtree(left, ignore_errors=True)

@@ -36,6 +36,10 @@ class Row:
         turns: list[str] = value if isinstance(value, list) else [value]
         if not all(isinstance(turn, str) for turn in turns):
             raise TwofoldError(f"{self.place}: '{column}' is neither a text nor a list of texts")
+        try:
+            "".join(turns).encode()
+        except UnicodeEncodeError:
+            raise TwofoldError(f"{self.place}: '{column}' holds half a character (a lone surrogate)") from None
         if not any(turn.strip() for turn in turns):
             raise TwofoldError(f"{self.place}: '{column}' is empty; fill it or remove the row")
         return turns if isinstance(value, list) else turns[0]
@@ -117,23 +121,23 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
 def _read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_LINE)
     # A quoted field may run over several lines, so the reader gets them with their ends.
+    line = 1
     reader = csv.reader((line + "\n" for _, line in _lines(path)), quoting=quoting, delimiter=delimiter, strict=True)
     try:
-        header = next(reader, None)
+        header, line = next(reader, None), reader.line_num + 1
         if header is None:
             return
         if len(set(header)) < len(header):
             raise TwofoldError(f"{path}:1: a column name stands twice in {', '.join(header)}")
         for fields in reader:
+            place, line = f"{path}:{line}", reader.line_num + 1  # a row may run over several lines
             if not fields:
                 continue
             if len(fields) != len(header):
-                raise TwofoldError(
-                    f"{path}:{reader.line_num}: {len(fields)} fields, but {len(header)} columns ({', '.join(header)})"
-                )
-            yield Row(f"{path}:{reader.line_num}", dict(zip(header, fields, strict=True)))
+                raise TwofoldError(f"{place}: {len(fields)} fields, but {len(header)} columns ({', '.join(header)})")
+            yield Row(place, dict(zip(header, fields, strict=True)))
     except csv.Error as error:
-        raise TwofoldError(f"{path}:{reader.line_num}: not {path.suffixes[0][1:]} ({error})") from None
+        raise TwofoldError(f"{path}:{line}: not {'csv' if delimiter == ',' else 'tsv'} ({error})") from None
 
 
 def _read_datasets_folder(path: Path) -> Iterator[Row]:

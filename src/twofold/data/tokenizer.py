@@ -38,10 +38,12 @@ class TokenizerConfig:
 class TextTokenizer:
     """Cuts NFC-normalised text at spaces and punctuation, then into pieces; the pieces give the text back."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, json: str | None = None) -> None:
         # A user's text may contain "</s>": it is text like any other, never the end symbol.
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
+        # Read again, the scores of a unigram model may differ in the last digit: what was saved is what counts.
+        self._json = json or tokenizer.to_str()
         ids = [number for token in SPECIAL if (number := tokenizer.token_to_id(token)) is not None]
         if len(ids) < len(SPECIAL):
             raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(SPECIAL)}")
@@ -63,14 +65,20 @@ class TextTokenizer:
         tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
         tokenizer.decoder = decoders.Metaspace()
-        tokenizer.train_from_iterator(texts, trainer)
+        try:
+            tokenizer.train_from_iterator(texts, trainer)
+        except TwofoldError:
+            raise
+        except Exception as error:  # the library raises plain Exception
+            raise TwofoldError(f"tokenizer.size={config.size}: {error}") from error
         return cls(tokenizer)
 
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:
         """The tokenizer that `save` wrote."""
         try:
-            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            text = path.read_text(encoding="utf-8")
+            return cls(Tokenizer.from_str(text), text)
         except FileNotFoundError:
             raise TwofoldError(f"{path}: no such file; the model's folder is not whole") from None
         except Exception as error:  # the library raises plain Exception
@@ -80,8 +88,7 @@ class TextTokenizer:
         storage.write_bytes(path, self.to_json().encode())
 
     def to_json(self) -> str:
-        text: str = self._tokenizer.to_str()
-        return text
+        return self._json
 
     def __len__(self) -> int:
         size: int = self._tokenizer.get_vocab_size()

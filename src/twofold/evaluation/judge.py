@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twofold.data.files import Row
+from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
 from twofold.progress import Report as Progress
@@ -42,11 +43,22 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Report:
     """Judge one decoder of the model, the first unless named, by its own metric families or by the given ones."""
+    if not rows:
+        raise TwofoldError("there is no example to judge the model by")
     name = model.decoder_name(decoder)
     judged = Judged(model, rows, name, options or model.config.generate, progress)
     report = Report({}, len(rows))
     for family in families or model.decoder(name).metrics:
-        measured: Report = importlib.import_module(f"twofold.evaluation.{family}").measure(judged)
+        measured: Report = _family(family).measure(judged)
         report.metrics.update(measured.metrics)
         report.tables.update(measured.tables)
     return report
+
+
+def metric_names(model: Model) -> list[str]:
+    """The metrics by which the model's first decoder is judged."""
+    return [name for family in model.decoder().metrics for name in _family(family).METRICS]
+
+
+def _family(name: str) -> Any:
+    return importlib.import_module(f"twofold.evaluation.{name}")

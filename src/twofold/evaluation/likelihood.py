@@ -8,6 +8,7 @@ import torch
 
 from twofold.evaluation.judge import Judged, Report
 
+METRICS = ("loss", "perplexity")
 ROWS = 64
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from twofold.data.files import Row
 from twofold.evaluation.judge import Judged, Report
 
+METRICS = ("bleu", "chrf", "exact_match")
 WORDS = ((1, 8), (9, 12), (13, 16), (17, 20), (21, None))
 """Source lengths, in words, that are shown apart."""
 

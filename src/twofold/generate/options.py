@@ -35,7 +35,7 @@ class GenerateOptions:
             raise ValueError(f"beam {self.beam} and n_best {self.n_best}: both at least 1, n_best at most beam")
         if self.sample and self.beam > 1:
             raise ValueError(f"sampling writes one hypothesis; set beam to 1, not {self.beam}")
-        if self.temperature <= 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.no_repeat < 0:
+        if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.no_repeat < 0:
             raise ValueError("temperature must be above 0, top_p in (0, 1], top_k and no_repeat at least 0")
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")

@@ -148,13 +148,7 @@ class Model(nn.Module):
         texts: Sequence[Text] = [inputs] if isinstance(inputs, str) else inputs
         options = options or self.config.generate
         part, field = self.decoder(decoder), self.targets[self.decoder_name(decoder)]
-        encoded = self.source.encode([self._row(text, number) for number, text in enumerate(texts, start=1)])
-        if encoded.cut:
-            warnings.warn(
-                f"{encoded.cut} of {len(texts)} inputs are longer than {self.source.limit} tokens and were cut",
-                stacklevel=2,
-            )
-        ids = encoded.ids
+        ids = self._read(texts)
         results: dict[int, Prediction] = {}
         with _Evaluating(self):
             for numbers in _by_length(ids, PREDICT_TOKENS // options.beam):
@@ -174,7 +168,7 @@ class Model(nn.Module):
             raise TwofoldError(
                 f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample"
             )
-        batch = self.batch_of([self._row(text)], targets=False)
+        batch = make_batch(self._read([text]), self.source.vocabulary).to(self.device)
         tokens: list[int] = []
         shown = ""
         with _Evaluating(self):
@@ -191,18 +185,25 @@ class Model(nn.Module):
         if not part.attends:
             kind = kind_of(self.config.decoders[name].part)
             raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
-        row = Row("the output", {self.source.column: text, self.targets[name].column: output})
-        source, written = self.source.encode([self._row(text)]).ids[0], self.targets[name].encode([row]).ids[0]
-        written_as = {name: ([written], self.targets[name].vocabulary)}
+        field = self.targets[name]
+        source, written = self._read([text])[0], field.tokenizer.encode([output])[0][: field.limit]
+        written_as = {name: ([written], field.vocabulary)}
         batch = make_batch([source], self.source.vocabulary, written_as).to(self.device)
         with _Evaluating(self):
             weights = part.attention(self._encode(batch), batch.targets[name].tokens[:, :-1])[0]
-        tokenizer = self.targets[name].tokenizer
-        pieces = tokenizer.pieces([*written, tokenizer.end])
+        pieces = field.tokenizer.pieces([*written, field.tokenizer.end])
         return Looked(self.source.tokenizer.pieces(source), pieces, weights.cpu().numpy())
 
-    def _row(self, text: Text, number: int = 1) -> Row:
-        return Row(f"input {number}", {self.source.column: text})
+    def _read(self, texts: Sequence[Text]) -> list[list[int]]:
+        """The token ids of each text; what is too long is said, then cut, or refused as the recipe said."""
+        rows = [Row(f"input {number}", {self.source.column: text}) for number, text in enumerate(texts, start=1)]
+        encoded = self.source.encode(rows)
+        if encoded.cut:
+            warnings.warn(
+                f"{encoded.cut} of {len(texts)} inputs are longer than {self.source.limit} tokens and were cut",
+                stacklevel=3,
+            )
+        return encoded.ids
 
     def _text_decoder(self, name: str | None) -> TextDecoder:
         part = self.decoder(name)

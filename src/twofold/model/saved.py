@@ -48,9 +48,11 @@ def read(folder: Path, allow_code: bool) -> tuple[Path, ModelConfig, dict[str, T
     _refuse_code(about.get("model"), path, allow_code)
     config = structure(about.get("model"), ModelConfig, f"{path / CONFIG}: model")
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
-    for name in (SOURCE, *config.decoders):
-        if name not in files or Path(files[name]).name != files[name]:
-            raise TwofoldError(f"{path / CONFIG}: names no tokenizer file for '{name}'; {REMEDY}")
+    needed = {SOURCE, *config.decoders}
+    if files.keys() != needed or any(Path(file).name != file for file in files.values()):
+        raise TwofoldError(
+            f"{path / CONFIG}: must name a tokenizer file for each of {', '.join(sorted(needed))}; {REMEDY}"
+        )
     loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
     return path, config, {name: loaded[file] for name, file in files.items()}
 
@@ -109,11 +111,8 @@ def _refuse_code(model: object, path: Path, allow_code: bool) -> None:
     if allow_code or not isinstance(model, dict):
         return
     slots = model.get("decoders")
-    parts = (
-        [model.get("encoder"), *(slot.get("part") for slot in slots.values() if isinstance(slot, dict))]
-        if isinstance(slots, dict)
-        else []
-    )
+    found = slots.values() if isinstance(slots, dict) else ()
+    parts = [model.get("encoder"), *(slot.get("part") for slot in found if isinstance(slot, dict))]
     for part in parts:
         kind = part.get("kind") if isinstance(part, dict) else None
         if isinstance(kind, str) and "." in kind:

@@ -61,7 +61,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         least = {"epochs": 1, "max_steps": 1, "batch_tokens": 1, "batch_rows": 1, "accumulate": 1, "log_every": 1}
-        least |= {"evaluate_every": 1, "patience": 1, "save_every": 1, "warmup": 0}
+        least |= {"evaluate_every": 1, "patience": 1, "save_every": 1, "warmup": 0, "seed": 0}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and value < bound:

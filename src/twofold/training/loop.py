@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from twofold.data.batches import Plan
-from twofold.errors import TwofoldError, did_you_mean
+from twofold.errors import TwofoldError
 from twofold.layers.norms import BatchNorm
 from twofold.model import Model
 from twofold.model.saved import fill, unique_tensors
@@ -218,10 +218,6 @@ class Trainer:
         metrics = processes.from_first(metrics)
         better = True
         if metrics:
-            if self.config.best not in metrics:
-                raise TwofoldError(
-                    f"train.best: no metric '{self.config.best}'; {did_you_mean(self.config.best, metrics)}"
-                )
             value = metrics[self.config.best] * (-1 if self.config.best in LOWER_IS_BETTER else 1)
             better = progress.best is None or value > progress.best
             if better:

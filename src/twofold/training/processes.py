@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from twofold.errors import TwofoldError
+
 
 @contextmanager
 def joined() -> Iterator[None]:
@@ -74,7 +76,11 @@ def first_goes_ahead() -> Iterator[None]:
 def make_device(name: str) -> torch.device:
     """The device of this process."""
     if name != "auto":
-        return torch.device(name)
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise TwofoldError(f"the device '{name}' cannot be used here ({reason}); try auto or cpu") from None
     if torch.cuda.is_available():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
