@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from tests.conftest import decoder, encoder, small_model
+from twofold.data.tokenizer import TextTokenizer
 from twofold.layers.recurrent import CellKind, Recurrent, RecurrentState, TwoWay, turned_around
 
 LENGTHS = torch.tensor([4, 7, 1, 6])
@@ -95,3 +97,14 @@ def test_a_starting_state_gives_each_layer_its_own_part() -> None:
     state, memory = Recurrent("lstm", 5, 3, 2, 0.0).state(first)
     assert state.shape == memory.shape == (2, 2, 3)
     assert not memory.any()
+
+
+@pytest.mark.parametrize("summary", ["last", "mean", "max"])
+def test_the_one_vector_of_a_row_is_the_same_alone_and_beside_longer_rows(
+    tokenizer: TextTokenizer, summary: str
+) -> None:
+    model = small_model(tokenizer, encoder("rnn", summary=summary), decoder("rnn")).eval()
+    examples = [{"source": "one"}, {"source": "ninety-nine thousand nine hundred"}]
+    both = model.encoder(model.batch(examples, targets=False)).need("summary")
+    alone = model.encoder(model.batch(examples[:1], targets=False)).need("summary")
+    torch.testing.assert_close(both[:1], alone)

@@ -153,6 +153,22 @@ def test_an_unknown_metric_to_pick_the_best_is_named(tmp_path: Path, rows: str) 
         train(Recipe.of(recipe), tmp_path / "run")
 
 
+def test_picking_the_best_by_what_is_written_needs_rows_to_judge_by(tmp_path: Path, rows: str) -> None:
+    with pytest.raises(
+        TwofoldError, match=r"train\.best=bleu needs rows to judge by: give data\.dev or"
+    ):
+        train(Recipe.of(small_recipe(rows, train={"best": "bleu"})), tmp_path / "run")
+
+
+def test_a_start_that_failed_can_be_corrected_in_the_same_folder(tmp_path: Path, rows: str) -> None:
+    with pytest.raises(TwofoldError, match="no 'answer' here"):
+        train(Recipe.of(small_recipe(rows, data={"target": "answer"})), tmp_path / "run")
+    train(Recipe.of(small_recipe(rows, tokenizer={"size": 70})), tmp_path / "run")
+    assert len(twofold.load(tmp_path / "run").source.tokenizer) == 70
+    with pytest.raises(TwofoldError, match="holds a training already"):
+        train(Recipe.of(small_recipe(rows)), tmp_path / "run")
+
+
 def test_the_loss_of_any_loop_of_ones_own_can_be_minimised(tokenizer: TextTokenizer) -> None:
     model = small_model(tokenizer, encoder("rnn"), decoder("rnn"))
     batch = model.batch(made.numbers(8, seed=1))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
 
 from twofold.config import EncoderPart
 from twofold.layers.blocks import make_embedding
@@ -25,6 +29,8 @@ class Config(EncoderPart):
     """How many layers lie above each other."""
     bidirectional: bool = True
     """Whether it also reads from right to left; states and summary are then twice as wide."""
+    summary: Literal["last", "mean", "max"] = "last"
+    """The one vector: the last state of each direction, or the mean or the largest values over all positions."""
     dropout: float = 0.1
     """Share of values set to zero on the token vectors, between the layers and on the states."""
 
@@ -37,20 +43,28 @@ class Config(EncoderPart):
 
 
 class RNNEncoder(Encoder):
-    """States of every position; the summary joins the last state of each direction."""
+    """States of every position, and one vector made of them."""
 
     def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
         super().__init__()
-        self.needs, self.dropout = needs, config.dropout
+        self.needs, self.dropout, self.summary = needs, config.dropout, config.summary
         self.embedding = make_embedding(vocabulary.size, config.embedding)
         directions = 1 + config.bidirectional
         self.layers = TwoWay(config.cell, config.embedding, config.width, config.layers, directions, config.dropout)
 
     def forward(self, batch: Batch) -> Hidden:
         embedded = dropout(self.embedding(batch.tokens), self.dropout, self.training)
-        states, summary = self.layers(embedded, batch.mask)
+        states, last = self.layers(embedded, batch.mask)
         return Hidden(
             mask=batch.mask,
             states=dropout(states, self.dropout, self.training) if "states" in self.needs else None,
-            summary=dropout(summary, self.dropout, self.training) if "summary" in self.needs else None,
+            summary=self._summary(states, last, batch.mask) if "summary" in self.needs else None,
         )
+
+    def _summary(self, states: Tensor, last: Tensor, mask: Tensor) -> Tensor:
+        """(rows, width), whatever the number of positions."""
+        if self.summary == "max":
+            last = states.masked_fill(~mask[..., None], -math.inf).amax(1)
+        elif self.summary == "mean":
+            last = states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+        return dropout(last, self.dropout, self.training)
