@@ -23,8 +23,8 @@ def test_a_pair_learns_to_read_numbers(tmp_path: Path, parts: tuple[str, str]) -
     learned = made.numbers(6000, seed=1)
     rows = write_jsonl(tmp_path / "numbers.jsonl", learned)
     reads, writes = parts
-    rate = 2e-3 if writes == "transformer" else 5e-3
-    settings = {"max_steps": 1200, "batch_tokens": 400, "learning_rate": rate, "warmup": 50}
+    rate = 3e-3 if writes == "transformer" else 5e-3
+    settings = {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "average": 0.99}
     content = {
         "data": {"train": rows},
         "tokenizer": {"size": 120},
