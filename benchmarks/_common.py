@@ -25,6 +25,7 @@ def save(name: str, measured: dict[str, Any]) -> None:
         "torch": torch.__version__.split("+")[0],
     }
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({**about, **measured}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path.relative_to(ROOT)}", file=sys.stderr)
 
