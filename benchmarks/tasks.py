@@ -17,9 +17,9 @@ from twofold.data import made
 from twofold.recipe import Recipe, train
 
 SIZES: dict[str, dict[str, Any]] = {
-    "rnn": {"embedding": 64, "width": 192, "dropout": 0.0},
-    "attention_rnn": {"embedding": 64, "width": 128, "dropout": 0.0},
-    "transformer": {"width": 128, "layers": 2, "feed_forward": 256, "dropout": 0.0},
+    "rnn": {"embedding": 48, "width": 128, "dropout": 0.0},
+    "attention_rnn": {"embedding": 48, "width": 96, "dropout": 0.0},
+    "transformer": {"width": 64, "layers": 2, "feed_forward": 128, "dropout": 0.0},
 }
 PAIRS = (("rnn", "rnn"), ("rnn", "attention_rnn"), ("transformer", "transformer"))
 TASKS: dict[str, Callable[..., list[made.Pair]]] = {"copy": made.copy, "reverse": made.reverse, "numbers": made.numbers}
@@ -27,13 +27,13 @@ TASKS: dict[str, Callable[..., list[made.Pair]]] = {"copy": made.copy, "reverse"
 
 def recipe(rows: Path, reads: str, writes: str) -> dict[str, Any]:
     """The same training for every pair and task."""
-    rate = 1e-3 if writes == "transformer" else 3e-3
+    rate = 3e-3 if writes == "transformer" else 5e-3
     return {
         "data": {"train": str(rows), "held_out": 200},
         "tokenizer": {"size": 120},
         "encoder": {"kind": reads, **SIZES[reads]},
         "decoder": {"kind": writes, **SIZES[writes]},
-        "train": {"max_steps": 2500, "batch_tokens": 800, "learning_rate": rate, "warmup": 100},
+        "train": {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "average": 0.99},
     }
 
 
