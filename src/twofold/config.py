@@ -22,8 +22,8 @@ from twofold.errors import TwofoldError, did_you_mean
 T = TypeVar("T")
 LARGEST_RECIPE = 1_000_000
 Role = Literal["encoders", "decoders"]
-SHARES = ("dropout", "smoothing", "sampling")
-"""How the names of settings end that are a share of something."""
+SHARES = ("dropout", "smoothing")
+"""How the names of settings end that are a share of something, never all of it."""
 
 
 # --- YAML ---------------------------------------------------------------------------------------
@@ -280,6 +280,8 @@ def _check_numbers(part: Part) -> None:
             raise ValueError(f"{field.name} must be at least 1, not {value}")
         if field.name.endswith(SHARES) and not 0 <= value < 1:
             raise ValueError(f"{field.name} must be at least 0 and below 1, not {value}")
+        if field.name.endswith("sampling") and not 0 <= value <= 1:
+            raise ValueError(f"{field.name} must be from 0 to 1, not {value}")
 
 
 def _is_union(kind: Any) -> bool:
