@@ -8,24 +8,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import small_recipe
-from twofold.config import (
-    DecoderPart,
-    EncoderPart,
-    Role,
-    fill_environment,
-    kind_of,
-    kinds,
-    override,
-    parse_yaml,
-    part_config,
-    read_yaml,
-    recipe_names,
-    structure,
-    to_yaml,
-    unstructure,
-)
+from twofold.config import DecoderPart, EncoderPart, Role, kind_of, kinds, part_config, structure, unstructure
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe
+from twofold.recipe_file import fill_environment, override, parse_yaml, read_yaml, recipe_names, to_yaml
 
 PARTS: list[tuple[Role, str]] = [(role, kind) for role in ("encoders", "decoders") for kind in kinds(role)]
 

@@ -14,7 +14,7 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "progress"},
+    {"storage", "progress", "recipe_file"},
     {"types", "config"},
     {"data", "layers", "generate"},
     {"encoders", "decoders"},

@@ -14,17 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from twofold import storage
-from twofold.config import (
-    DecoderPart,
-    EncoderPart,
-    fill_environment,
-    find_recipe,
-    override,
-    read_yaml,
-    structure,
-    to_yaml,
-    unstructure,
-)
+from twofold.config import DecoderPart, EncoderPart, structure, unstructure
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.fields import TextField, TooLong
@@ -37,6 +27,7 @@ from twofold.generate.options import GenerateOptions
 from twofold.model import DecoderSlot, Model, ModelConfig
 from twofold.model.config import MAIN, SOURCE
 from twofold.progress import bar
+from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml, to_yaml
 from twofold.training import processes
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Outcome, Trainer

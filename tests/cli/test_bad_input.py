@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from tests.conftest import small_recipe, write_jsonl
 from twofold.cli import main
-from twofold.config import to_yaml
 from twofold.data import made
+from twofold.recipe_file import to_yaml
 
 ROWS = made.numbers(40, seed=9)
 

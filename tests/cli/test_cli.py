@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 from tests.conftest import small_recipe, write_jsonl
 from twofold.cli import main
-from twofold.config import kinds, recipe_names, to_yaml
+from twofold.config import kinds
 from twofold.data import made
+from twofold.recipe_file import recipe_names, to_yaml
 
 ROWS = made.numbers(60, seed=4)
 COMMANDS = sorted(main.commands)

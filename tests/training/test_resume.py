@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import small_recipe, write_jsonl
-from twofold.config import to_yaml
 from twofold.data import made
 from twofold.recipe import Recipe, train
+from twofold.recipe_file import to_yaml
 from twofold.training import checkpoint
 
 

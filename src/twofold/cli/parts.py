@@ -16,7 +16,8 @@ def list_parts(as_json: bool) -> None:
       twofold list
       twofold list --json
     """
-    from twofold.config import kinds, recipe_names
+    from twofold.config import kinds
+    from twofold.recipe_file import recipe_names
 
     found = {"encoders": kinds("encoders"), "decoders": kinds("decoders"), "recipes": recipe_names(), "experiments": []}
     if as_json:
