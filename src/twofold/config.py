@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
@@ -29,6 +29,17 @@ class Part:
 @dataclasses.dataclass(frozen=True)
 class EncoderPart(Part):
     """Base of every encoder's `Config`."""
+
+    def settled(self) -> Self:
+        """With all that must be known to build it again where the weights it started from are not at hand."""
+        return self
+
+    def own_tokenizer(self) -> Any:
+        """The tokenizer that belongs to the weights it starts from, if it starts from any."""
+        return None
+
+    def fill(self, encoder: Any) -> None:
+        """Give a new encoder the weights it starts from."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -36,6 +36,8 @@ class Batch:
     """For each decoder, by its name, what it must write; empty when there is nothing to learn from."""
     progress: float = 0.0
     """How much of the training is done, from 0 to 1, for schedules inside a part."""
+    segments: Tensor | None = None
+    """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
@@ -45,7 +47,10 @@ class Batch:
         targets = {
             name: Target(target.tokens.to(device), target.mask.to(device)) for name, target in self.targets.items()
         }
-        return dataclasses.replace(self, tokens=self.tokens.to(device), mask=self.mask.to(device), targets=targets)
+        segments = None if self.segments is None else self.segments.to(device)
+        return dataclasses.replace(
+            self, tokens=self.tokens.to(device), mask=self.mask.to(device), segments=segments, targets=targets
+        )
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ class Hidden:
     """(rows, positions, width)"""
     summary: Tensor | None = None
     """(rows, width)"""
+    finish: Callable[[Tensor], Tensor] | None = None
+    """What a mean of states must still pass through to be a summary; nothing where there is none."""
 
     def need(self, name: str) -> Tensor:
         """The field called `name`, which the model has checked to be there."""
@@ -72,6 +79,7 @@ class Hidden:
             mask=self.mask.index_select(0, rows),
             states=None if self.states is None else self.states.index_select(0, rows),
             summary=None if self.summary is None else self.summary.index_select(0, rows),
+            finish=self.finish,
         )
 
 
@@ -183,6 +191,12 @@ class EncoderConfig(Protocol):
     def spec(self) -> HiddenSpec: ...
 
     def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> Encoder: ...
+
+    def settled(self) -> Self: ...
+
+    def own_tokenizer(self) -> Any: ...
+
+    def fill(self, encoder: Encoder) -> None: ...
 
 
 class DecoderConfig(Protocol):

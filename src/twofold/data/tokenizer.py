@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -14,6 +15,8 @@ from twofold import storage
 from twofold.errors import TwofoldError
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
+ROLES = ("pad", "unknown", "start", "end", "separator")
+"""What the special tokens are for, in the same order."""
 
 # The tokenizers library would otherwise warn when a process that has used its threads starts another.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -35,19 +38,44 @@ class TokenizerConfig:
             raise ValueError(f"size {self.size} leaves no room beside {len(SPECIAL)} special tokens")
 
 
-class TextTokenizer:
-    """Cuts NFC-normalised text at spaces and punctuation, then into pieces; the pieces give the text back."""
+@dataclass(frozen=True)
+class Frame:
+    """The ids that an encoder wants around a text, or around two texts it reads as one."""
 
-    def __init__(self, tokenizer: Tokenizer, json: str | None = None) -> None:
+    before: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        """How many tokens it adds to one text."""
+        return len(self.before) + len(self.after)
+
+
+class TextTokenizer:
+    """Texts to ids and back; its own kind cuts NFC-normalised text at spaces and punctuation, then into pieces."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        json: str | None = None,
+        special: Mapping[str, str] | None = None,
+        frame: Frame | None = None,
+    ) -> None:
+        """`special` names the tokens of the roles, and `frame` what stands around a text, where they are not ours."""
         # A user's text may contain "</s>": it is text like any other, never the end symbol.
         tokenizer.encode_special_tokens = True
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
         self._tokenizer = tokenizer
         # Read again, the scores of a unigram model may differ in the last digit: what was saved is what counts.
         self._json = json or tokenizer.to_str()
-        ids = [number for token in SPECIAL if (number := tokenizer.token_to_id(token)) is not None]
+        self._special = dict(special) if special else None
+        names = [(special or dict(zip(ROLES, SPECIAL, strict=True)))[role] for role in ROLES]
+        ids = [number for token in names if (number := tokenizer.token_to_id(token)) is not None]
         if len(ids) < len(SPECIAL):
-            raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(SPECIAL)}")
+            raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(dict.fromkeys(names))}")
         self.pad, self.unknown, self.start, self.end, self.separator = ids
+        self.frame = frame or Frame((self.start,), (self.end,))
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> TextTokenizer:
@@ -78,7 +106,12 @@ class TextTokenizer:
         """The tokenizer that `save` wrote."""
         try:
             text = path.read_text(encoding="utf-8")
-            return cls(Tokenizer.from_str(text), text)
+            content = json.loads(text)
+            if "frame" not in content:
+                return cls(Tokenizer.from_str(text), text)
+            frame = Frame(**{name: tuple(ids) for name, ids in content["frame"].items()})
+            own = content["tokenizer"]
+            return cls(Tokenizer.from_str(own), own, content["special"], frame)
         except FileNotFoundError:
             raise TwofoldError(f"{path}: no such file; the model's folder is not whole") from None
         except Exception as error:  # the library raises plain Exception
@@ -88,7 +121,11 @@ class TextTokenizer:
         storage.write_bytes(path, self.to_json().encode())
 
     def to_json(self) -> str:
-        return self._json
+        """The tokenizer as the library writes it; one that is not ours is wrapped with its special tokens."""
+        if self._special is None:
+            return self._json
+        wrapped: dict[str, Any] = {"special": self._special, "frame": asdict(self.frame), "tokenizer": self._json}
+        return json.dumps(wrapped, ensure_ascii=False)
 
     def __len__(self) -> int:
         size: int = self._tokenizer.get_vocab_size()
