@@ -6,14 +6,10 @@ A training that is in the folder of --runs already is resumed, so a finished one
 from __future__ import annotations
 
 import argparse
-import json
-import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from _common import DATA, ROOT, need, save
+from _common import DATA, ROOT, cpu_minutes, need, save, train
 
 import twofold
 from twofold.data.files import read_rows
@@ -25,20 +21,6 @@ DEV = {
     "translate_en_ko": "enko/dev.tsv.gz",
     "reply_ko": "chatbot_ko/dev.jsonl.gz",
 }
-
-
-def train(name: str, folder: Path) -> None:
-    """In a process of its own, whose CPU time is kept beside the model."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [sys.executable, "-m", "twofold", "train", name, "--out", str(folder), "--resume"], check=True, cwd=ROOT
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    clock = folder / "cpu_seconds.json"
-    earlier = json.loads(clock.read_text()) if clock.exists() else 0.0
-    if used > 30 or not earlier:  # looking at a finished training is not training
-        clock.write_text(json.dumps(earlier + used))
 
 
 def examples(file: str) -> list[dict[str, Any]]:
@@ -57,10 +39,10 @@ def main() -> None:
         train(name, options.runs / name)
         model = twofold.load(options.runs / name)
         report = twofold.evaluate(model, examples(DEV[name]))
-        cpu = json.loads((options.runs / name / "cpu_seconds.json").read_text())
+        cpu = cpu_minutes(options.runs / name)
         size = sum(one.numel() for one in model.parameters())
-        print(f"{name}: {report.metrics} in {cpu / 60:.1f} CPU minutes", flush=True)
-        measured = {"recipe": name, "dev": DEV[name], "parameters": size, "training_cpu_minutes": round(cpu / 60, 1)}
+        print(f"{name}: {report.metrics} in {cpu} CPU minutes", flush=True)
+        measured = {"recipe": name, "dev": DEV[name], "parameters": size, "training_cpu_minutes": cpu}
         save(name, {**measured, "metrics": report.metrics, "examples": report.examples, **report.tables})
 
 

@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from _common import need, save
 from torch import Tensor, nn
 
+from twofold.data.batches import Moment
 from twofold.data.training import TrainingRows
 from twofold.layers.positions import sinusoids
 from twofold.model import Model
-from twofold.recipe import Recipe, _cache, _split, _tokenizers
+from twofold.recipe import TextRecipe
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Trainer
 from twofold.training.optimise import make_optimiser
@@ -79,11 +80,11 @@ def main() -> None:
     options = parser.parse_args()
     need("multi30k", "train.tsv.gz")
     torch.set_num_threads(1)
-    recipe = Recipe.load("translate")
+    recipe = TextRecipe.load("translate")
     with tempfile.TemporaryDirectory() as folder:
-        model = Model(recipe.model_config(), _tokenizers(recipe, Path(folder)))
-        cache = _cache(recipe, model)
-        rows, _ = _split(recipe, cache, model)
+        model = recipe.model(Path(folder))
+        cache = recipe.cache(model)
+        rows = recipe.split(cache, model).rows
         bucketed = TrainingRows(cache, rows, model.source, model.targets, recipe.train.batch_tokens, None, 1)
         like = round(len(rows) / len(bucketed.plan(0)))
         padded = replace(bucketed, batch_rows=like)
@@ -91,7 +92,8 @@ def main() -> None:
 
         def batches(data: TrainingRows, epoch: int) -> Iterator[Batch]:
             plan = data.plan(epoch)
-            return (data.batch(plan.rows(number), 0.0) for number in range(options.steps))
+            made = (data.batch(plan.rows(number), Moment()) for number in range(options.steps))
+            return (batch for batch in made if batch is not None)
 
         def trainer(epoch: int) -> None:
             shifted = replace(bucketed, seed=epoch + 2)

@@ -19,6 +19,20 @@ SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"embedding": 8, "width": 12},
     "attention_rnn": {"embedding": 8, "width": 12},
     "transformer": {"width": 16, "layers": 2, "heads": 2},
+    "text_convnet": {"embedding": 12, "channels": 8, "orders": [2, 3], "width": 10, "bottleneck": 16},
+    "pretrained": {
+        "architecture": {
+            "model_type": "bert",
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+            "vocab_size": 100,
+            "max_position_embeddings": 64,
+        }
+    },
+    "poly": {"codes": 3},
+    "cross": {"reduction": "mean"},
 }
 """Settings that make each kind of part small; an unknown one is tested with its own defaults."""
 

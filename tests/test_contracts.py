@@ -8,19 +8,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.conftest import decoder, encoder, small_model
-from twofold.config import DecoderPart, EncoderPart, Role, kinds, part_config
+from twofold.config import DecoderPart, EncoderPart, RankingPart, Role, kinds, part_config
 from twofold.data.tokenizer import TextTokenizer
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
 from twofold.types import Batch, DecoderConfig, EncoderConfig, Target, Vocabulary
 
+T = TypeVar("T")
 VOCABULARY = Vocabulary(size=20, limit=20, pad=0, unknown=1, start=2, end=3)
 EXAMPLES = [
     {"source": "a b c d e f g", "target": "g f e"},
@@ -28,7 +29,7 @@ EXAMPLES = [
     {"source": "c a b", "target": "1"},
 ]
 """The row with the longest source has not the longest target."""
-STILL: dict[str, Any] = {"dropout": 0.0}
+SYMBOLS = {"vocab_size": 100, "n_positions": 64, "bos_token_id": 3, "eos_token_id": 3}
 FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
     "encoders": {
         "rnn": [{"cell": "lstm", "layers": 2}, {"bidirectional": False}],
@@ -36,6 +37,11 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"causal": True, "positions": "rotary", "norm_place": "post"},
             {"positions": "learned", "norm": "batch"},
         ],
+        "pretrained": [
+            {"architecture": {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, **SYMBOLS}},
+            {"architecture": {"model_type": "distilbert", "dim": 8, "n_layers": 1, "n_heads": 2, "vocab_size": 100}},
+        ],
+        "text_convnet": [{"orders": [1, 4]}],
     },
     "decoders": {
         "rnn": [{"cell": "lstm", "layers": 2, "tied": False}],
@@ -44,20 +50,40 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"positions": "rotary", "norm_place": "post", "activation": "gelu", "tied": False},
             {"positions": "learned", "norm": "batch"},
         ],
+        "bi": [
+            {"reduction": "first", "learn_scale": False},
+            {"reduction": "attention", "normalise": "candidates"},
+            {"reduction": "summary", "normalise": "none"},
+        ],
+        "poly": [
+            {"code_kind": "first", "reduction": "max"},
+            {"code_attention": "scaled", "attention": "scaled", "reduction": "summary"},
+            {"attention": "multihead", "heads": 2, "normalise": "none", "reduction": "attention"},
+        ],
+        "cross": [{"reduction": "first"}, {"reduction": "attention"}, {"reduction": "summary"}],
     },
 }
 """Settings under which a kind is tested besides its own defaults."""
 
 
-def every(role: Role, make: Callable[..., Any]) -> list[Any]:
+def still(part: T) -> T:
+    """The part without dropout."""
+    without: T = dataclasses.replace(cast(Any, part), dropout=0.0) if hasattr(part, "dropout") else part
+    return without
+
+
+def every(role: Role, make: Callable[..., Any], ranking: bool = False) -> list[Any]:
     """Each kind of part without dropout, once with its defaults and once with each of its further settings."""
     cases = []
     for kind in kinds(role):
-        names = {field.name for field in dataclasses.fields(cast(Any, part_config(role, kind)))}
-        still = STILL if "dropout" in names else {}
+        if issubclass(part_config(role, kind), RankingPart) != ranking:
+            continue
         for settings in ({}, *FURTHER[role].get(kind, [])):
-            name = "-".join([kind, *(f"{key}={value}" for key, value in settings.items())])
-            cases.append(pytest.param(make(kind, **still, **settings), id=name))
+            said = {
+                key: value.get("model_type") if isinstance(value, dict) else value for key, value in settings.items()
+            }
+            name = "-".join([kind, *(f"{key}={value}" for key, value in said.items())])
+            cases.append(pytest.param(still(make(kind, **settings)), id=name))
     return cases
 
 
@@ -83,19 +109,24 @@ def fitting(writes: DecoderPart) -> EncoderPart:
     """The first encoder that gives what the decoder needs."""
     needs = cast(DecoderConfig, writes).needs()
     choices = [encoder(kind) for kind in kinds("encoders")]
-    part = next(part for part in choices if needs <= cast(EncoderConfig, part).spec().gives())
-    return dataclasses.replace(part, **STILL) if hasattr(part, "dropout") else part
+    return still(next(part for part in choices if needs <= cast(EncoderConfig, part).spec().gives()))
 
 
-def gives(reads: EncoderPart) -> list[str]:
-    return sorted(cast(EncoderConfig, reads).spec().gives())
+def gives(reads: EncoderPart) -> frozenset[str]:
+    return cast(EncoderConfig, reads).spec().gives()
+
+
+def tensors(reads: EncoderPart) -> list[str]:
+    """The fields that hold a tensor."""
+    return sorted(gives(reads) - {"finish"})
 
 
 @each_encoder
 def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(reads: EncoderPart) -> None:
-    config, batch, names = cast(EncoderConfig, reads), some_batch(), gives(reads)
+    config, batch, names = cast(EncoderConfig, reads), some_batch(), tensors(reads)
     assert names
-    for needs in (frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size)):
+    wanted = [frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size)]
+    for needs in wanted + [some | {"finish"} for some in wanted if "states" in some]:
         hidden = config.build(VOCABULARY, needs).eval()(batch)
         rows, positions = hidden.mask.shape
         shapes = {"states": (rows, positions), "summary": (rows,)}
@@ -109,24 +140,34 @@ def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(reads: E
 @each_encoder
 def test_padding_does_not_change_states_or_summary(reads: EncoderPart) -> None:
     torch.manual_seed(0)
-    built = cast(EncoderConfig, reads).build(VOCABULARY, frozenset(gives(reads))).eval()
+    built = cast(EncoderConfig, reads).build(VOCABULARY, gives(reads)).eval()
     batch = some_batch()
     together = built(batch)
     for row, length in enumerate(batch.mask.sum(1).tolist()):
         alone = built(Batch(batch.tokens[row : row + 1, :length], batch.mask[row : row + 1, :length]))
-        for name in gives(reads):
+        for name in tensors(reads):
             one, many = alone.need(name)[0], together.need(name)[row]
             torch.testing.assert_close(many[:length] if name == "states" else many, one, atol=1e-5, rtol=1e-5)
+
+
+@each_encoder
+def test_a_summary_is_the_finished_mean_of_the_states_where_there_is_something_to_finish(reads: EncoderPart) -> None:
+    hidden = cast(EncoderConfig, reads).build(VOCABULARY, gives(reads)).eval()(some_batch())
+    if hidden.finish is None:
+        pytest.skip("its states need no finish")
+    rows = zip(hidden.need("states"), hidden.mask, strict=True)
+    means = torch.stack([states[mask].mean(0) for states, mask in rows])
+    torch.testing.assert_close(hidden.finish(means), hidden.need("summary"), atol=1e-5, rtol=1e-5)
 
 
 @each_encoder
 @pytest.mark.parametrize("training", [False, True])
 def test_more_columns_of_padding_change_nothing_that_an_encoder_gives(reads: EncoderPart, training: bool) -> None:
     torch.manual_seed(0)
-    built = cast(EncoderConfig, reads).build(VOCABULARY, frozenset(gives(reads))).train(training)
+    built = cast(EncoderConfig, reads).build(VOCABULARY, gives(reads)).train(training)
     batch = some_batch()
     narrow, wide = built(batch), built(Batch(*widened(batch.tokens, batch.mask)))
-    for name in gives(reads):
+    for name in tensors(reads):
         one, other = narrow.need(name), wide.need(name)
         if name == "states":
             one, other = one[narrow.mask], other[wide.mask]
@@ -174,7 +215,7 @@ def test_more_columns_of_padding_change_no_loss(tokenizer: TextTokenizer, writes
 def test_every_parameter_of_a_pair_gets_a_gradient(
     tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
 ) -> None:
-    if not cast(DecoderConfig, writes).needs() <= set(gives(reads)):
+    if not cast(DecoderConfig, writes).needs() <= gives(reads):
         pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
     model = small_model(tokenizer, reads, writes).train()
     batch = model.batch(EXAMPLES)
@@ -188,7 +229,7 @@ def test_every_parameter_of_a_pair_gets_a_gradient(
 def test_a_saved_and_loaded_pair_gives_the_same_outputs(
     tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, tmp_path: Path
 ) -> None:
-    if not cast(DecoderConfig, writes).needs() <= set(gives(reads)):
+    if not cast(DecoderConfig, writes).needs() <= gives(reads):
         pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
     model = small_model(tokenizer, reads, writes)
     with torch.no_grad():
@@ -209,7 +250,8 @@ def documented(config: type) -> Mapping[str, bool]:
     body = next(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == config.__name__)
     found = {}
     for node, beneath in zip(body, [*body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        stated = isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
+        if stated and isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = beneath.value if isinstance(beneath, ast.Expr) else None
             found[node.target.id] = isinstance(text, ast.Constant) and bool(str(text.value).strip())
     return found

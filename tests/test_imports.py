@@ -14,7 +14,7 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "progress", "recipe_file"},
+    {"storage", "progress", "recipe_file", "ranks"},
     {"types", "config"},
     {"data", "layers", "generate"},
     {"encoders", "decoders"},

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
 
 from tests.conftest import decoder, encoder, small_model
-from twofold.config import kinds, structure, unstructure
+from tests.rankers import PAIRS, batch_of, small_ranker
+from twofold.config import DecoderPart, EncoderPart, RankingPart, kinds, structure, unstructure
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.model import DecoderSlot, Model, ModelConfig, Ranker, RankerConfig
 from twofold.types import DecoderConfig, EncoderConfig
 
 EXAMPLES = [
@@ -22,6 +23,8 @@ EXAMPLES = [
     {"source": "seven", "target": "7"},
     {"source": "삼백", "target": "300"},
 ]
+RANKED = [{**pair, "negatives": ["nine one"]} for pair in PAIRS]
+"""What is wrong is wrong everywhere, which even a part that sees no order can learn."""
 
 MEAN_ENCODER = '''
 """The mean of the token vectors, and nothing else."""
@@ -89,14 +92,14 @@ def forget_own_parts() -> None:
         del sys.modules[name]
 
 
-def falls(model: Model) -> bool:
+def falls(model: Model | Ranker) -> bool:
     """Whether a few steps of an optimiser on one batch make its loss smaller."""
-    batch = model.batch(EXAMPLES)
+    batch: Any = model.batch(EXAMPLES) if isinstance(model, Model) else batch_of(model, RANKED, drawn=1)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     first = model.eval().loss(batch).item()
     assert torch.isfinite(torch.tensor(first))
     model.train()
-    for _ in range(5):
+    for _ in range(5 if isinstance(model, Model) else 12):
         optimiser.zero_grad()
         losses = model.backward(batch, model.counts(batch))
         assert all(torch.isfinite(loss.sum) for loss in losses.values())
@@ -104,15 +107,54 @@ def falls(model: Model) -> bool:
     return model.eval().loss(batch).item() < 0.95 * first
 
 
+def small_pair(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart) -> Model | Ranker:
+    """A ranking decoder makes a ranker."""
+    return (small_ranker if isinstance(writes, RankingPart) else small_model)(tokenizer, reads, writes)
+
+
 @pytest.mark.parametrize("reads", kinds("encoders"))
 @pytest.mark.parametrize("writes", kinds("decoders"))
 def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     source, target = encoder(reads), decoder(writes)
     if cast(DecoderConfig, target).needs() <= cast(EncoderConfig, source).spec().gives():
-        assert falls(small_model(tokenizer, source, target))
+        assert falls(small_pair(tokenizer, source, target))
     else:
         with pytest.raises(TwofoldError, match=f"the decoder '{writes}' needs .* the encoder '{reads}' gives"):
-            small_model(tokenizer, source, target)
+            small_pair(tokenizer, source, target)
+
+
+@pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
+def test_a_ranking_decoder_does_not_write_and_others_do_not_rank(tokenizer: TextTokenizer, ranks: str) -> None:
+    with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' ranks, and must be a recipe's only"):
+        small_model(tokenizer, encoder("rnn"), decoder(ranks))
+    with pytest.raises(TwofoldError, match="the decoder 'attention_rnn' does not rank"):
+        small_ranker(tokenizer, encoder("rnn"), decoder("attention_rnn"))
+
+
+@pytest.mark.usefixtures("own_parts")
+@pytest.mark.parametrize("ranks", ["bi", "cross"])
+def test_an_encoder_of_the_users_own_that_gives_only_a_summary_ranks_by_it(
+    tokenizer: TextTokenizer, ranks: str
+) -> None:
+    reads = encoder("my_package.my_part", width=10)
+    with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' needs states, but .* gives summary; these would do"):
+        small_ranker(tokenizer, reads, decoder(ranks))
+    ranker = small_ranker(tokenizer, reads, decoder(ranks, reduction="summary"))
+    assert structure(unstructure(ranker.config), RankerConfig) == ranker.config
+    assert falls(ranker)
+    with pytest.raises(TwofoldError, match="the decoder 'poly' needs states and summary"):
+        small_ranker(tokenizer, reads, decoder("poly", reduction="summary"))
+
+
+def test_what_would_do_is_said_also_where_the_default_backbone_is_not_at_hand(
+    tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> dict[str, Any]:
+        raise TwofoldError(f"{name}: could not be loaded")
+
+    monkeypatch.setattr("twofold.encoders.pretrained._architecture", missing)
+    with pytest.raises(TwofoldError, match=r"needs summary, .* these would do: rnn and text_convnet and transformer"):
+        small_model(tokenizer, encoder("pretrained"), decoder("rnn"))
 
 
 @pytest.mark.usefixtures("own_parts")

@@ -11,19 +11,20 @@ if TYPE_CHECKING:
     from twofold.api import evaluate, load
     from twofold.errors import TwofoldError
     from twofold.generate.options import GenerateOptions
-    from twofold.model import Model
+    from twofold.model import Model, Ranker
     from twofold.recipe import Recipe, train
 
 _HOMES = {
     "GenerateOptions": "twofold.generate.options",
     "Model": "twofold.model",
+    "Ranker": "twofold.model",
     "Recipe": "twofold.recipe",
     "TwofoldError": "twofold.errors",
     "evaluate": "twofold.api",
     "load": "twofold.api",
     "train": "twofold.recipe",
 }
-__all__ = ["GenerateOptions", "Model", "Recipe", "TwofoldError", "evaluate", "load", "train"]
+__all__ = ["GenerateOptions", "Model", "Ranker", "Recipe", "TwofoldError", "evaluate", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:

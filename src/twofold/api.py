@@ -4,34 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from twofold.data.files import Row, Where, read_rows
+from twofold.errors import TwofoldError
 from twofold.evaluation import Report
 from twofold.evaluation import evaluate as evaluate_rows
 from twofold.generate.options import GenerateOptions
-from twofold.model import Model
+from twofold.model import Model, Ranker
+from twofold.model.load import load as load_model
 from twofold.progress import Report as Progress
 from twofold.training.processes import make_device
 from twofold.types import Example
 
 
-def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Model:
-    """The model in a training folder or in its `model/`, ready to predict."""
-    return Model.from_pretrained(model, allow_code).to(make_device(device))
+def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Any:
+    """The model in a training folder or in its `model/`, ready to use: a `Model`, or a `Ranker`.
+
+    `default`, `default-multilingual`, and the folder or hub id of a backbone are rankers that need no training.
+    """
+    return load_model(model, allow_code).to(make_device(device))
+
+
+def load_ranker(model: str | Path, device: str = "auto", allow_code: bool = False) -> Ranker:
+    """The same, where only a ranker will do."""
+    loaded = load(model, device, allow_code)
+    if not isinstance(loaded, Ranker):
+        raise TwofoldError(f"{model}: writes text and does not rank; give a bi-, poly- or cross-encoder, or `default`")
+    return loaded
 
 
 def evaluate(
-    model: Model | str | Path,
-    data: Where | Sequence[Example],
+    model: Model | Ranker | str | Path,
+    data: Where | Path | Sequence[Example],
     options: GenerateOptions | None = None,
     decoder: str | None = None,
     progress: Progress | None = None,
+    **ranking: int,
 ) -> Report:
-    """Judge a model by a file, or by examples that map column names to texts."""
-    if not isinstance(model, Model):
-        model = load(model)
-    if isinstance(data, (str, Mapping)):
-        rows = list(read_rows(data))
+    """Judge a model by a file, or by examples that map column names to texts.
+
+    For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
+    """
+    judged: Model | Ranker = load(model) if isinstance(model, (str, Path)) else model
+    if isinstance(data, (str, Path, Mapping)):
+        rows = list(read_rows(str(data) if isinstance(data, Path) else data))
     else:
         rows = [Row(f"example {number}", values) for number, values in enumerate(data, start=1)]
-    return evaluate_rows(model, rows, options, decoder, progress=progress)
+    return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)

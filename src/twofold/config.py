@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
@@ -30,6 +30,12 @@ class Part:
 class EncoderPart(Part):
     """Base of every encoder's `Config`."""
 
+    def gives(self) -> frozenset[str]:
+        """The fields of `Hidden` that it can fill, known without loading anything."""
+        spec: Any = self.spec()  # type: ignore[attr-defined]
+        found: frozenset[str] = spec.gives()
+        return found
+
     def settled(self) -> Self:
         """With all that must be known to build it again where the weights it started from are not at hand."""
         return self
@@ -45,6 +51,14 @@ class EncoderPart(Part):
 @dataclasses.dataclass(frozen=True)
 class DecoderPart(Part):
     """Base of every decoder's `Config`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingPart(DecoderPart):
+    """Base of every ranking decoder's `Config`."""
+
+    joined: ClassVar[bool] = False
+    """Whether a context and a candidate are read as one text."""
 
 
 def structure(content: Any, kind: type[T], place: str = "recipe") -> T:

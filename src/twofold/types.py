@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import torch
 from torch import Tensor, nn
@@ -93,8 +93,9 @@ class HiddenSpec:
     """Whether position t has seen only what stands before it, so that the last real one knows most."""
 
     def gives(self) -> frozenset[str]:
-        """The names of the fields of `Hidden` that can be filled."""
-        return frozenset(name for name in ("states", "summary") if getattr(self, name) is not None)
+        """The names of the fields of `Hidden` that can be filled; `finish` is nothing to most encoders."""
+        found = frozenset(name for name in ("states", "summary") if getattr(self, name) is not None)
+        return found | {"finish"} if "states" in found else found
 
     def width(self, name: str) -> int:
         """The width of the field called `name`."""
@@ -183,6 +184,84 @@ class Decoder(nn.Module):
     def predict(self, hidden: Hidden, options: Any) -> list[Written]:
         """One result a row."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Contexts as a ranker keeps them: one vector each, or several that a candidate attends over."""
+
+    vectors: Tensor
+    """(contexts, codes, width)"""
+    mask: Tensor | None = None
+    """(contexts, codes), true where a code is there; all are where there is none."""
+
+    def __len__(self) -> int:
+        return self.vectors.shape[0]
+
+    def rows(self, start: int, stop: int) -> Contexts:
+        """Some of them."""
+        return Contexts(self.vectors[start:stop], None if self.mask is None else self.mask[start:stop])
+
+
+class RankingHead(Decoder):
+    """g of a ranker: sees what was read of contexts and candidates, and scores them."""
+
+    metrics: ClassVar[Sequence[str]] = ("ranking",)
+
+    def context(self, hidden: Hidden) -> Contexts:
+        """What is kept of each context."""
+        raise NotImplementedError
+
+    def candidate(self, hidden: Hidden) -> Tensor:
+        """What is kept of each candidate: (candidates, width)."""
+        raise NotImplementedError
+
+    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        """(contexts, candidates)"""
+        raise NotImplementedError
+
+    def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        """For each context and the candidate of the same row the vector that the candidate is compared with."""
+        raise NotImplementedError
+
+    def joint(self, hidden: Hidden) -> Tensor:
+        """The score of each context and candidate where the two are read as one text: (rows,)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One candidate and how well it fits."""
+
+    text: str
+    score: float
+    id: Any
+    """Its own id, or for plain text the number of its line from 1."""
+
+
+class Hits(Sequence[Hit]):
+    """The best candidates of one context, best first."""
+
+    def __init__(self, hits: Sequence[Hit], exact: bool, milliseconds: float) -> None:
+        self._hits = tuple(hits)
+        self.exact = exact
+        """Whether these are proven to be the best of all candidates."""
+        self.milliseconds = milliseconds
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Hit]: ...
+
+    def __getitem__(self, index: int | slice) -> Hit | Sequence[Hit]:
+        return self._hits[index]
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    def __repr__(self) -> str:
+        return f"Hits({list(self._hits)}, exact={self.exact})"
 
 
 class EncoderConfig(Protocol):

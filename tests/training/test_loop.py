@@ -101,7 +101,7 @@ def test_the_best_model_is_kept_not_the_last(tmp_path: Path, rows: str) -> None:
     judged = [line["dev_loss"] for line in log(tmp_path / "run") if "dev_loss" in line]
     assert min(judged) < judged[-1], "the rate was meant to ruin the model in the end"
     saved = twofold.load(tmp_path / "run")
-    held_out = twofold.recipe._split(recipe, twofold.recipe._cache(recipe, saved), saved)[1]
+    held_out = recipe.split(recipe.cache(saved), saved).judged
     report = twofold.evaluate(saved, [dict(row.values) for row in held_out])
     assert report.metrics["loss"] == pytest.approx(min(judged), rel=1e-5)
 

@@ -1,4 +1,4 @@
-"""The command line: `twofold train`, `evaluate`, `predict`, `list`, `demo`."""
+"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `list`, `demo`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import demo, evaluate, parts, predict, train
+from twofold.cli import demo, evaluate, parts, predict, rank, train
 from twofold.errors import TwofoldError
 
 
@@ -43,8 +43,9 @@ def main() -> None:
       twofold train translate --out runs/translate     train what a recipe says
       twofold predict runs/translate "Ein Hund läuft."
       twofold evaluate runs/translate dev.tsv
+      twofold rank default --candidates answers.txt "how do I list a folder?"
     """
 
 
-for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, parts.list_parts):
+for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, rank.rank, parts.list_parts):
     main.add_command(command)

@@ -12,27 +12,53 @@ from twofold.cli.options import generate_options, model_options, print_json, wri
 @click.command()
 @click.argument("model")
 @click.argument("data")
+@click.option("--corpus", help="Rankers: find the `relevant` ids of each row of DATA among all texts of this file.")
+@click.option(
+    "--among", default=10, show_default=True, type=click.IntRange(2), help="Rankers: candidates that a pair gets."
+)
+@click.option(
+    "--form",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "ubuntu_v2", "convai2"]),
+    help="Rankers: read DATA in the form in which a corpus was published.",
+)
 @writing_options
 @model_options
 def evaluate(
-    model: str, data: str, decoder: str | None, device: str, allow_code: bool, as_json: bool, **given: Any
+    model: str,
+    data: str,
+    corpus: str | None,
+    among: int,
+    form: Any,
+    decoder: str | None,
+    device: str,
+    allow_code: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Judge MODEL, a folder, by the rows of DATA, a file with the columns it was trained on.
 
     \b
       twofold evaluate runs/translate dev.tsv.gz
       twofold evaluate runs/translate dev.tsv.gz --beam 1 --json
+      twofold evaluate runs/poly dev.jsonl.gz
+      twofold evaluate default queries.jsonl --corpus corpus.jsonl
     """
     from twofold import api
-    from twofold.data.files import read_rows
+    from twofold.data.ranking import RankingReader
     from twofold.evaluation import evaluate as judge
+    from twofold.model import Ranker
     from twofold.progress import bar
 
     loaded = api.load(model, device, allow_code)
-    loaded.decoder(decoder)
-    rows = list(read_rows(data))
-    with bar("evaluating", len(rows)) as progress:
-        report = judge(loaded, rows, generate_options(loaded.config.generate, given), decoder, progress=progress)
+    rows = list(RankingReader(form=form).read_as_given(data))
+    if isinstance(loaded, Ranker):
+        report = _judge_ranker(loaded, rows, corpus, among)
+    else:
+        loaded.decoder(decoder)
+        with bar("evaluating", len(rows)) as progress:
+            report = judge(loaded, rows, generate_options(loaded.config.generate, given), decoder, progress=progress)
     if as_json:
         print_json({"metrics": report.metrics, "examples": report.examples, **report.tables})
         return
@@ -46,3 +72,17 @@ def evaluate(
                 "  "
                 + "  ".join(f"{value:>8.2f}" if isinstance(value, float) else f"{value:>8}" for value in line.values())
             )
+
+
+def _judge_ranker(model: Any, rows: list[Any], corpus: str | None, among: int) -> Any:
+    from twofold.data.candidates import read_candidates
+    from twofold.evaluation import evaluate as judge
+    from twofold.evaluation.retrieval import measure
+    from twofold.progress import bar
+
+    if corpus is None:
+        with bar("evaluating", len(rows)) as progress:
+            return judge(model, rows, progress=progress, candidates=among)
+    texts = list(read_candidates(corpus))
+    with bar("reading the corpus", len(texts)) as progress:
+        return measure(model, rows, texts, progress)

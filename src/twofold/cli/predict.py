@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from twofold.cli.options import generate_options, model_options, print_json, writing_options
+from twofold.errors import TwofoldError
 
 
 @click.command()
@@ -41,6 +42,7 @@ def predict(
       twofold predict runs/translate "Ein Hund läuft." --plot attention.png
     """
     from twofold import api
+    from twofold.model import Model
     from twofold.progress import bar
 
     texts: list[Any] = list(inputs)
@@ -49,6 +51,8 @@ def predict(
     if stream and (len(texts) != 1 or file or as_json):
         raise click.UsageError("--stream shows one INPUT, and not as JSON")
     loaded = api.load(model, device, allow_code)
+    if not isinstance(loaded, Model):
+        raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
     options = generate_options(loaded.config.generate, given)
     if stream:
         if given["beam"] is None:

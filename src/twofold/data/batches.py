@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,17 @@ from twofold.types import Batch, Target, Vocabulary
 
 POOL = 1 << 17
 """Rows sorted by length together: enough that padding is rare, few enough that an epoch stays shuffled."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a training stands when a batch is made, and whose batch it is."""
+
+    epoch: int = 0
+    progress: float = 0.0
+    """How much of the training is done, from 0 to 1."""
+    rank: int = 0
+    world: int = 1
 
 
 @dataclass(frozen=True)
@@ -63,10 +74,27 @@ def plan_at_random(rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: i
     return _shuffled(draw.permutation(rows), range(0, len(rows), batch_rows), draw)
 
 
+def plan_evenly(rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: int) -> Plan:
+    """Batches drawn at random of at most `batch_rows` rows, all as large as each other but for one row."""
+    draw = np.random.default_rng([seed, epoch])
+    count = -(-len(rows) // batch_rows)
+    return _shuffled(draw.permutation(rows), [len(rows) * number // count for number in range(count)], draw)
+
+
 def hold_out(rows: int, held: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row numbers to train on, and `held` others drawn by seed to judge by, both in order."""
     order = np.random.default_rng([seed, rows]).permutation(rows)
     return np.sort(order[held:]), np.sort(order[:held])
+
+
+def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Numbers of rows, longest first, in batches of at most `tokens` padded tokens."""
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    start = 0
+    while start < len(order):
+        size = max(1, tokens // max(1, lengths[order[start]]))
+        yield order[start : start + size]
+        start += size
 
 
 def cached_batch(

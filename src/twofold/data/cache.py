@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
-from twofold.data.fields import TextField
+from twofold.data.fields import Field
 from twofold.data.files import Row, Where, fingerprint, read_rows
 
 FORMAT = 1
@@ -27,20 +28,22 @@ CHUNK = 500_000
 """About how many characters are tokenised at a time, whether in many short rows or in a few long ones."""
 Report = Callable[[int], None]
 """Called with the number of rows read so far."""
+Read = Callable[[Where], Iterator[Row]]
+"""How the rows of a file are read."""
 
 
 @dataclass(frozen=True)
 class Column:
     """The ids of one column of all rows."""
 
-    ids: NDArray[np.uint16] | NDArray[np.uint32]
+    ids: NDArray[Any]
     offsets: NDArray[np.int64]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
-    def row(self, number: int) -> NDArray[np.uint16] | NDArray[np.uint32]:
+    def row(self, number: int) -> NDArray[Any]:
         return self.ids[self.offsets[number] : self.offsets[number + 1]]
 
 
@@ -54,11 +57,13 @@ class Cache:
     """For each column how many rows lost their tail to the length limit."""
 
     @classmethod
-    def of(cls, where: Where, fields: Mapping[str, TextField], report: Report | None = None) -> Cache:
-        """The cache of a file, from disk if the same was read before."""
+    def of(
+        cls, where: Where, fields: Mapping[str, Field], report: Report | None = None, read: Read | None = None
+    ) -> Cache:
+        """The cache of a file, from disk if the same was read before; some field's settings must tell `read`."""
         folder = cache_folder() / _key(where, fields)
         if not folder.exists():
-            _build(folder, where, fields, report)
+            _build(folder, (read or read_rows)(where), fields, report)
         return cls._open(folder)
 
     @classmethod
@@ -67,12 +72,17 @@ class Cache:
         about = storage.read_json(folder / "about.json", remedy)
         columns = {
             name: Column(
-                np.memmap(folder / f"{number}.ids", np.dtype(about["types"][name]), "r"),
-                np.memmap(folder / f"{number}.offsets", np.int64, "r"),
+                _mapped(folder / f"{number}.ids", np.dtype(about["types"][name])),
+                _mapped(folder / f"{number}.offsets", np.dtype(np.int64)),
             )
             for number, name in enumerate(about["types"])
         }
         return cls(columns, about["rows"], about["cut"])
+
+
+def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers of a file; an empty one, as of a column without a single number, cannot be mapped."""
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.empty(0, kind)
 
 
 def cache_folder() -> Path:
@@ -81,23 +91,14 @@ def cache_folder() -> Path:
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
 
 
-def _key(where: Where, fields: Mapping[str, TextField]) -> str:
-    settings = [
-        [
-            name,
-            field.column,
-            field.limit,
-            field.too_long,
-            hashlib.sha256(field.tokenizer.to_json().encode()).hexdigest(),
-        ]
-        for name, field in fields.items()
-    ]
+def _key(where: Where, fields: Mapping[str, Field]) -> str:
+    settings = [[name, *field.settings()] for name, field in fields.items()]
     return hashlib.sha256(json.dumps([FORMAT, fingerprint(where), settings]).encode()).hexdigest()[:32]
 
 
-def _build(folder: Path, where: Where, fields: Mapping[str, TextField], report: Report | None) -> None:
+def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], report: Report | None) -> None:
     """Read the file once, chunk by chunk, into a folder of a name of its own; the first to finish keeps its copy."""
-    types = {name: "uint16" if len(field.tokenizer) <= 1 << 16 else "uint32" for name, field in fields.items()}
+    types = {name: field.dtype for name, field in fields.items()}
     cut = dict.fromkeys(fields, 0)
     total = 0
     with storage.writing(folder):
@@ -111,7 +112,6 @@ def _build(folder: Path, where: Where, fields: Mapping[str, TextField], report: 
                 ends = [0] * len(fields)
                 for file in offsets:
                     file.write(np.zeros(1, np.int64).tobytes())
-                rows = read_rows(where)
                 while chunk := list(_chunk(rows)):
                     for number, (name, field) in enumerate(fields.items()):
                         encoded = field.encode(chunk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
@@ -16,10 +16,21 @@ TooLong = Literal["cut", "refuse"]
 
 @dataclass(frozen=True)
 class Encoded:
-    """The ids of some texts, and how many texts lost their tail."""
+    """The ids of some texts, and how many texts lost a part."""
 
     ids: list[list[int]]
     cut: int
+
+
+class Field(Protocol):
+    """What a cache asks of a column: numbers for each row, their type, and what they depend on."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    def settings(self) -> list[Any]: ...
+
+    def encode(self, rows: Sequence[Row]) -> Encoded: ...
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,13 @@ class TextField:
     def vocabulary(self) -> Vocabulary:
         tokenizer = self.tokenizer
         return Vocabulary(len(tokenizer), self.limit, tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
+
+    @property
+    def dtype(self) -> str:
+        return "uint16" if len(self.tokenizer) <= 1 << 16 else "uint32"
+
+    def settings(self) -> list[Any]:
+        return [self.column, self.limit, self.too_long, self.tokenizer.fingerprint()]
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The ids of this column in each row, the turns of a dialogue joined by a separator."""

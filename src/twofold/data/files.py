@@ -74,7 +74,7 @@ def _name(where: Where) -> str:
 
 def _read_together(paths: Mapping[str, str]) -> Iterator[Row]:
     """Plain text files of equal length as the columns of one table."""
-    files = {column: _lines(Path(path)) for column, path in paths.items()}
+    files = {column: lines_of(Path(path)) for column, path in paths.items()}
     while True:
         found = {column: next(lines, None) for column, lines in files.items()}
         lines = {column: item for column, item in found.items() if item is not None}
@@ -97,16 +97,16 @@ def _read(path: Path) -> Iterator[Row]:
         case ".jsonl":
             yield from _read_jsonl(path)
         case ".tsv":
-            yield from _read_table(path, csv.QUOTE_NONE, "\t")
+            yield from read_table(path, csv.QUOTE_NONE, "\t")
         case ".csv":
-            yield from _read_table(path, csv.QUOTE_MINIMAL, ",")
+            yield from read_table(path, csv.QUOTE_MINIMAL, ",")
         case _:
-            for place, line in _lines(path):
+            for place, line in lines_of(path):
                 yield Row(place, {"text": line})
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
-    for place, line in _lines(path):
+    for place, line in lines_of(path):
         if not line.strip():
             continue
         try:
@@ -118,11 +118,12 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
         yield Row(place, values)
 
 
-def _read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
+def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
+    """The rows of a table whose first line names the columns."""
     csv.field_size_limit(LONGEST_LINE)
     # A quoted field may run over several lines, so the reader gets them with their ends.
     line = 1
-    reader = csv.reader((line + "\n" for _, line in _lines(path)), quoting=quoting, delimiter=delimiter, strict=True)
+    reader = csv.reader((line + "\n" for _, line in lines_of(path)), quoting=quoting, delimiter=delimiter, strict=True)
     try:
         header, line = next(reader, None), reader.line_num + 1
         if header is None:
@@ -156,7 +157,7 @@ def _read_datasets_folder(path: Path) -> Iterator[Row]:
         yield Row(f"{path}:{number}", values)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
+def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     """The lines of a UTF-8 file without their ends, each with its place."""
     number = 0
     try:

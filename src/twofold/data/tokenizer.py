@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +76,7 @@ class TextTokenizer:
         if len(ids) < len(SPECIAL):
             raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(dict.fromkeys(names))}")
         self.pad, self.unknown, self.start, self.end, self.separator = ids
-        self.frame = frame or Frame((self.start,), (self.end,))
+        self.frame = Frame((self.start,), (self.end,)) if frame is None else frame
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> TextTokenizer:
@@ -126,6 +127,10 @@ class TextTokenizer:
             return self._json
         wrapped: dict[str, Any] = {"special": self._special, "frame": asdict(self.frame), "tokenizer": self._json}
         return json.dumps(wrapped, ensure_ascii=False)
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how texts become ids."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def __len__(self) -> int:
         size: int = self._tokenizer.get_vocab_size()

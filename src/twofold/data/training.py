@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.batches import Plan, cached_batch, plan_at_random, plan_by_length
+from twofold.data.batches import Moment, Plan, cached_batch, plan_at_random, plan_by_length
 from twofold.data.cache import Cache
 from twofold.data.fields import TextField
 from twofold.types import Batch
@@ -39,7 +39,11 @@ class TrainingRows:
             return plan_at_random(self.rows, self.batch_rows, self.seed, epoch)
         return plan_by_length(self._lengths, self.rows, self.batch_tokens, self.seed, epoch)
 
-    def batch(self, rows: Sequence[int] | NDArray[np.int64], progress: float) -> Batch:
-        """Rows as tensors."""
+    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Batch | None:
+        """The share of one process in a batch as tensors; none where there are more processes than rows."""
+        # Each batch is shared by the processes, so that their number changes nothing but the time.
+        share = rows[moment.rank :: moment.world]
+        if not len(share):
+            return None
         targets = {name: (name, field.vocabulary) for name, field in self.targets.items()}
-        return cached_batch(self.cache, rows, ("source", self.source.vocabulary), targets, progress)
+        return cached_batch(self.cache, share, ("source", self.source.vocabulary), targets, moment.progress)

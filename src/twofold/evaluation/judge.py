@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from twofold.data.files import Row
 from twofold.errors import TwofoldError
+from twofold.evaluation.report import Report
 from twofold.generate.options import GenerateOptions
-from twofold.model import Model
+from twofold.model import Learner, Model, Ranker
 from twofold.progress import Report as Progress
+from twofold.types import Decoder
 
 
 @dataclass(frozen=True)
@@ -25,26 +27,25 @@ class Judged:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True)
-class Report:
-    """Metrics by name, over how many examples, and tables that go with them."""
-
-    metrics: dict[str, float]
-    examples: int
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-
 def evaluate(
-    model: Model,
+    model: Model | Ranker,
     rows: Sequence[Row],
     options: GenerateOptions | None = None,
     decoder: str | None = None,
     families: Sequence[str] | None = None,
     progress: Progress | None = None,
+    **ranking: int,
 ) -> Report:
-    """Judge one decoder of the model, the first unless named, by its own metric families or by the given ones."""
+    """Judge one decoder of the model, the first unless named, by its own metric families or by the given ones.
+
+    For a ranker, `candidates` and `timed` are those of `twofold.evaluation.ranking.measure`.
+    """
     if not rows:
         raise TwofoldError("there is no example to judge the model by")
+    if isinstance(model, Ranker):
+        from twofold.evaluation.ranking import measure
+
+        return measure(model, rows, progress=progress, **ranking)
     name = model.decoder_name(decoder)
     judged = Judged(model, rows, name, options or model.config.generate, progress)
     report = Report({}, len(rows))
@@ -55,9 +56,10 @@ def evaluate(
     return report
 
 
-def metric_names(model: Model) -> list[str]:
-    """The metrics by which the model's first decoder is judged."""
-    return [name for family in model.decoder().metrics for name in _family(family).METRICS]
+def metric_names(model: Learner) -> list[str]:
+    """The metrics by which the model's first decoder may be judged."""
+    decoder = next(iter(model.get_submodule("decoders").children()))
+    return [name for family in cast(Decoder, decoder).metrics for name in _family(family).METRICS]
 
 
 def _family(name: str) -> Any:

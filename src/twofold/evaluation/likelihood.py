@@ -6,7 +6,8 @@ import math
 
 import torch
 
-from twofold.evaluation.judge import Judged, Report
+from twofold.evaluation.judge import Judged
+from twofold.evaluation.report import Report
 
 METRICS = ("loss", "perplexity")
 ROWS = 64

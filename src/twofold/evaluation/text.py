@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from twofold.data.files import Row
-from twofold.evaluation.judge import Judged, Report
+from twofold.evaluation.judge import Judged
+from twofold.evaluation.report import Report
 
 METRICS = ("bleu", "chrf", "exact_match")
 WORDS = ((1, 8), (9, 12), (13, 16), (17, 20), (21, None))

@@ -1,6 +1,8 @@
-"""An encoder, then one or several decoders."""
+"""An encoder, then one or several decoders; or one or two towers and a ranking decoder."""
 
-from twofold.model.config import DecoderSlot, ModelConfig
+from twofold.model.config import DecoderSlot, ModelConfig, RankerConfig, RankingLoss
+from twofold.model.learner import Learner
 from twofold.model.model import Model
+from twofold.model.ranker import Candidates, Ranker
 
-__all__ = ["DecoderSlot", "Model", "ModelConfig"]
+__all__ = ["Candidates", "DecoderSlot", "Learner", "Model", "ModelConfig", "Ranker", "RankerConfig", "RankingLoss"]

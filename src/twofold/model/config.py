@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Literal, cast
 
-from twofold.config import DecoderPart, EncoderPart, kind_of, kinds, part_config
+from twofold.config import DecoderPart, EncoderPart, RankingPart, kind_of, kinds, part_config
 from twofold.data.fields import TooLong
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
-from twofold.types import DecoderConfig, EncoderConfig
+from twofold.types import DecoderConfig
 
 MAIN = "main"
 """The name of a model's only decoder."""
@@ -44,32 +44,93 @@ class ModelConfig:
     """Whether all parts share one table of token vectors."""
     generate: GenerateOptions = field(default_factory=GenerateOptions)
 
+    def tokenizers(self) -> set[str]:
+        """The names of the tokenizers it needs."""
+        return {SOURCE, *self.decoders}
+
     def needs(self) -> frozenset[str]:
         """The fields of `Hidden` that some decoder reads."""
         return frozenset().union(*(cast(DecoderConfig, slot.part).needs() for slot in self.decoders.values()))
 
     def check(self) -> None:
         """Refuse parts that do not fit, naming what is needed, what is given and what would do."""
-        gives = cast(EncoderConfig, self.encoder).spec().gives()
         for name, slot in self.decoders.items():
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == SOURCE:
                 raise TwofoldError(f"recipe.decoders: '{name}' cannot be the name of a decoder; use a-z, 0-9 and _")
-            needs = cast(DecoderConfig, slot.part).needs()
-            if not needs <= gives:
-                raise TwofoldError(
-                    f"the decoder '{kind_of(slot.part)}' needs {_and(needs)}, "
-                    f"but the encoder '{kind_of(self.encoder)}' "
-                    f"gives {_and(gives)}; these would do: {_and(_encoders_giving(needs))}"
-                )
+            check_fit(self.encoder, slot.part)
+            if isinstance(slot.part, RankingPart):
+                raise TwofoldError(f"the decoder '{kind_of(slot.part)}' ranks, and must be a recipe's only `decoder`")
+
+
+@dataclass(frozen=True)
+class RankingLoss:
+    """What a ranker learns from, beside which of the candidates is right."""
+
+    teacher: Literal["none", "margin_mse", "kl"] = "none"
+    """How a teacher's scores of the right and the given wrong candidates are followed: differences, or shares."""
+    teacher_weight: float = 1.0
+    label_weight: float = 1.0
+    """How much it counts which candidate is right."""
+    temperature: float = 1.0
+    """With kl: what both sides' scores are divided by."""
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0 or self.teacher_weight < 0 or self.label_weight < 0:
+            raise ValueError("temperature must be above 0, weights at least 0")
+
+
+@dataclass(frozen=True)
+class RankerConfig:
+    """Two towers, or one for both sides, a ranking decoder, and how texts are read."""
+
+    encoder: EncoderPart
+    decoder: DecoderPart
+    separate: bool = False
+    """Whether candidates are read by a tower of their own, which starts from the same weights."""
+    max_context: int = 100
+    """The most tokens of a context; the newest turns stay."""
+    max_candidate: int = 50
+    """The most tokens of a candidate; its beginning stays."""
+    context: str = "context"
+    response: str = "response"
+    preface: str | None = None
+    """A column whose texts stand before the turns of the context, such as a persona."""
+    separator: str | None = None
+    """What stands between turns: a text, or the tokenizer's own separator."""
+    query_prefix: str = ""
+    """What a backbone wants before every context."""
+    candidate_prefix: str = ""
+    """What a backbone wants before every candidate."""
+    loss: RankingLoss = field(default_factory=RankingLoss)
+
+    def __post_init__(self) -> None:
+        if self.max_context < 3 or self.max_candidate < 3:
+            raise ValueError("max_context and max_candidate must be at least 3")
+
+    def tokenizers(self) -> set[str]:
+        """The names of the tokenizers it needs."""
+        return {SOURCE}
+
+    def check(self) -> None:
+        """Refuse parts that do not fit."""
+        if not isinstance(self.decoder, RankingPart):
+            raise TwofoldError(f"the decoder '{kind_of(self.decoder)}' does not rank")
+        check_fit(self.encoder, self.decoder)
+
+
+def check_fit(encoder: EncoderPart, decoder: DecoderPart) -> None:
+    """Refuse an encoder that does not give what the decoder needs, naming both and what would do."""
+    gives, needs = encoder.gives(), cast(DecoderConfig, decoder).needs()
+    if not needs <= gives:
+        raise TwofoldError(
+            f"the decoder '{kind_of(decoder)}' needs {_and(needs)}, but the encoder '{kind_of(encoder)}' "
+            f"gives {_and(gives)}; these would do: {_and(_encoders_giving(needs))}"
+        )
 
 
 def _encoders_giving(needs: frozenset[str]) -> list[str]:
-    return [
-        kind
-        for kind in kinds("encoders")
-        if needs <= cast(EncoderConfig, part_config("encoders", kind)()).spec().gives()
-    ]
+    return [kind for kind in kinds("encoders") if needs <= cast(EncoderPart, part_config("encoders", kind)()).gives()]
 
 
 def _and(names: frozenset[str] | list[str]) -> str:
-    return " and ".join(sorted(names)) or "none"
+    return " and ".join(sorted(set(names) - {"finish"})) or "none"

@@ -11,10 +11,10 @@ from typing import Any, Self, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from twofold.config import kind_of
-from twofold.data.batches import make_batch
+from twofold.data.batches import by_length, make_batch
 from twofold.data.fields import TextField
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
@@ -23,6 +23,7 @@ from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.model import saved
 from twofold.model.config import SOURCE, ModelConfig
+from twofold.model.learner import Evaluating, Learner
 from twofold.progress import Report
 from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss, Prediction
 
@@ -43,7 +44,7 @@ class Looked:
     """(written, source), each row adding up to one."""
 
 
-class Model(nn.Module):
+class Model(Learner):
     """f : X → H, then g : H → Y."""
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
@@ -51,7 +52,6 @@ class Model(nn.Module):
         super().__init__()
         config.check()
         self.config = config
-        self.precision: torch.dtype | None = None
         self.source = TextField(config.source, tokenizers[SOURCE], config.max_source, config.too_long)
         self.targets = {
             name: TextField(slot.target, tokenizers[name], config.max_target, config.too_long)
@@ -71,19 +71,16 @@ class Model(nn.Module):
     @classmethod
     def from_pretrained(cls, folder: str | Path, allow_code: bool = False) -> Self:
         """The model that `save_pretrained` or a training wrote; parts outside twofold only with `allow_code`."""
-        path, config, tokenizers = saved.read(Path(folder), allow_code)
-        model = cls(config, tokenizers)
-        saved.load_weights(model, path)
+        found = saved.read(Path(folder), allow_code)
+        if not isinstance(found.config, ModelConfig):
+            raise TwofoldError(f"{folder}: ranks candidates and writes no text; load it with twofold.load")
+        model = cls(found.config, found.tokenizers)
+        saved.load_weights(model, found.path)
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Weights, settings and tokenizers in one folder, which takes the place of an older one as a whole."""
         tokenizers = {SOURCE: self.source.tokenizer, **{name: field.tokenizer for name, field in self.targets.items()}}
         saved.write(self, self.config, tokenizers, Path(folder))
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.parameters()).device
 
     # --- learning ---
 
@@ -98,31 +95,22 @@ class Model(nn.Module):
         written = {name: (field.encode(rows).ids, field.vocabulary) for name, field in fields.items()}
         return make_batch(self.source.encode(rows).ids, self.source.vocabulary, written).to(self.device)
 
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {name: slot.weight for name, slot in self.config.decoders.items()}
+
     def losses(self, batch: Batch) -> dict[str, Loss]:
-        """For each decoder a sum and a count."""
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision is not None):
+        with self.autocast():
             hidden = self.encoder(batch)
             return {
                 name: self.decoder(name).loss(hidden, target, batch.progress) for name, target in batch.targets.items()
             }
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """For each decoder what its sum will be divided by, known before anything is computed."""
         return {name: self.decoder(name).count(target) for name, target in batch.targets.items()}
 
-    def loss(self, batch: Batch) -> Tensor:
-        """One number to minimise: the weighted mean losses of all decoders."""
-        return self._weighed(self.losses(batch), self.counts(batch))
-
-    def backward(self, batch: Batch, counts: Mapping[str, int]) -> dict[str, Loss]:
-        """Add the gradients of this batch, a part of a whole in which `counts` things count."""
-        losses = self.losses(batch)
-        self._weighed(losses, counts).backward()  # type: ignore[no-untyped-call]
-        return losses
-
-    def _weighed(self, losses: Mapping[str, Loss], counts: Mapping[str, int]) -> Tensor:
-        terms = [loss.sum * (self.config.decoders[name].weight / counts[name]) for name, loss in losses.items()]
-        return torch.stack(terms).sum()
+    def tokens(self, batch: Batch) -> int:
+        return int(batch.mask.sum()) + sum(self.counts(batch).values())
 
     # --- predicting ---
 
@@ -150,8 +138,8 @@ class Model(nn.Module):
         part, field = self.decoder(decoder), self.targets[self.decoder_name(decoder)]
         ids = self._read(texts)
         results: dict[int, Prediction] = {}
-        with _Evaluating(self):
-            for numbers in _by_length(ids, PREDICT_TOKENS // options.beam):
+        with Evaluating(self):
+            for numbers in by_length([len(one) for one in ids], PREDICT_TOKENS // options.beam):
                 batch = make_batch([ids[number] for number in numbers], self.source.vocabulary).to(self.device)
                 for number, written in zip(numbers, part.predict(self.encoder(batch), options), strict=True):
                     best, *others = [(field.decode(one.tokens), one.score) for one in written.hypotheses]
@@ -171,7 +159,7 @@ class Model(nn.Module):
         batch = make_batch(self._read([text]), self.source.vocabulary).to(self.device)
         tokens: list[int] = []
         shown = ""
-        with _Evaluating(self):
+        with Evaluating(self):
             for token in part.stream(self._encode(batch), options):
                 tokens.append(token)
                 now = field.decode(tokens)
@@ -189,7 +177,7 @@ class Model(nn.Module):
         source, written = self._read([text])[0], field.tokenizer.encode([output])[0][: field.limit]
         written_as = {name: ([written], field.vocabulary)}
         batch = make_batch([source], self.source.vocabulary, written_as).to(self.device)
-        with _Evaluating(self):
+        with Evaluating(self):
             weights = part.attention(self._encode(batch), batch.targets[name].tokens[:, :-1])[0]
         pieces = field.tokenizer.pieces([*written, field.tokenizer.end])
         return Looked(self.source.tokenizer.pieces(source), pieces, weights.cpu().numpy())
@@ -230,25 +218,3 @@ class Model(nn.Module):
             part.embedding = shared
             if tied:
                 part.output.weight = shared.weight
-
-
-class _Evaluating:
-    """Sets a module to evaluation and back to what it was."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module, self.was = module, module.training
-
-    def __enter__(self) -> None:
-        self.module.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self.module.train(self.was)
-
-
-def _by_length(ids: Sequence[Sequence[int]], tokens: int) -> Iterator[list[int]]:
-    """Numbers of rows, longest first, in batches of at most `tokens` padded tokens."""
-    order = sorted(range(len(ids)), key=lambda number: -len(ids[number]))
-    while order:
-        size = max(1, tokens // len(ids[order[0]]))
-        yield order[:size]
-        order = order[size:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -11,14 +12,29 @@ from twofold import storage
 from twofold.config import structure, unstructure
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.model.config import SOURCE, ModelConfig
+from twofold.model.config import ModelConfig, RankerConfig
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
 
 
-def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path) -> None:
+FAMILIES: dict[str, type[ModelConfig] | type[RankerConfig]] = {"text": ModelConfig, "ranking": RankerConfig}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a folder holds, apart from the weights."""
+
+    path: Path
+    """Where the model lies: a training folder holds it in `model/`."""
+    config: ModelConfig | RankerConfig
+    tokenizers: dict[str, TextTokenizer]
+
+
+def write(
+    model: nn.Module, config: ModelConfig | RankerConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path
+) -> None:
     """Write everything aside, then put it in its place as one folder."""
     with storage.new_folder(folder) as aside:
         storage.write_tensors(aside / WEIGHTS, unique_tensors(model), {"format": str(FORMAT)})
@@ -30,6 +46,7 @@ def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTo
                 tokenizer.save(aside / files[name][0])
         about = {
             "format": FORMAT,
+            "family": next(name for name, kind in FAMILIES.items() if isinstance(config, kind)),
             "sha256": storage.sha256(aside / WEIGHTS),
             "tokenizers": {name: file for name, (file, _) in files.items()},
             "model": unstructure(config),
@@ -37,8 +54,8 @@ def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTo
         storage.write_json(aside / CONFIG, about)
 
 
-def read(folder: Path, allow_code: bool) -> tuple[Path, ModelConfig, dict[str, TextTokenizer]]:
-    """Where the model lies (a training folder holds it in `model/`), its settings and its tokenizers."""
+def read(folder: Path, allow_code: bool) -> Saved:
+    """The settings and tokenizers of a model."""
     path = _find(folder)
     about = storage.read_json(path / CONFIG, REMEDY)
     if about.get("format") != FORMAT:
@@ -46,25 +63,35 @@ def read(folder: Path, allow_code: bool) -> tuple[Path, ModelConfig, dict[str, T
             f"{path}: saved in format {about.get('format')}, this version reads {FORMAT}; update twofold or train again"
         )
     _refuse_code(about.get("model"), path, allow_code)
-    config = structure(about.get("model"), ModelConfig, f"{path / CONFIG}: model")
+    family = about.get("family", "text")
+    if family not in FAMILIES:
+        raise TwofoldError(
+            f"{path}: a model of the family '{family}', which this version does not know; update twofold"
+        )
+    config = structure(about.get("model"), FAMILIES[family], f"{path / CONFIG}: model")
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
-    needed = {SOURCE, *config.decoders}
+    needed = config.tokenizers()
     if files.keys() != needed or any(Path(file).name != file for file in files.values()):
         raise TwofoldError(
             f"{path / CONFIG}: must name a tokenizer file for each of {', '.join(sorted(needed))}; {REMEDY}"
         )
     loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
-    return path, config, {name: loaded[file] for name, file in files.items()}
+    return Saved(path, config, {name: loaded[file] for name, file in files.items()})
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Fill the model; what is missing, left over or of another shape is named."""
+    fill(model, read_weights(folder), folder / WEIGHTS)
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a saved model, by name, if they are whole."""
     path = folder / WEIGHTS
     tensors = storage.read_tensors(path, REMEDY)
     expected = storage.read_json(folder / CONFIG, REMEDY).get("sha256")
     if storage.sha256(path) != expected:
         raise TwofoldError(f"{path}: damaged, its checksum is not the one in {CONFIG}; {REMEDY}")
-    fill(model, tensors, path)
+    return tensors
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -112,7 +139,11 @@ def _refuse_code(model: object, path: Path, allow_code: bool) -> None:
         return
     slots = model.get("decoders")
     found = slots.values() if isinstance(slots, dict) else ()
-    parts = [model.get("encoder"), *(slot.get("part") for slot in found if isinstance(slot, dict))]
+    parts = [
+        model.get("encoder"),
+        model.get("decoder"),
+        *(slot.get("part") for slot in found if isinstance(slot, dict)),
+    ]
     for part in parts:
         kind = part.get("kind") if isinstance(part, dict) else None
         if isinstance(kind, str) and "." in kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -32,6 +32,10 @@ class TrainConfig:
     """How the rate goes on after the warm-up."""
     warmup: int = 400
     """Steps over which the rate rises from zero."""
+    warmup_share: float | None = None
+    """The largest part of all steps that the warm-up may take, if there is such a limit."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}."""
     plateau_factor: float = 0.5
     """With `plateau`: what the rate is multiplied by when an evaluation brings nothing better."""
     clip: float = 1.0
@@ -68,3 +72,37 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least {bound}, not {value}")
         if self.learning_rate <= 0 or not 0 <= self.average < 1 or not 0 < self.beta2 < 1:
             raise ValueError("learning_rate must be above 0, average in [0, 1), beta2 in (0, 1)")
+        if not 0 <= (self.warmup_share or 0) <= 1 or any(rate < 0 for rate in self.rates.values()):
+            raise ValueError("warmup_share must be from 0 to 1, rates at least 0")
+
+
+@dataclass(frozen=True)
+class RankingTrainConfig(TrainConfig):
+    """How a ranker is trained, where that differs."""
+
+    epochs: int = 3
+    batch_rows: int | None = 32
+    """Rows of a batch, drawn at random: the responses of the others are each row's wrong candidates."""
+    learning_rate: float = 5e-5
+    beta2: float = 0.999
+    warmup: int = 2000
+    warmup_share: float | None = 0.1
+    best: str = "mrr"
+    """The metric by which the best model is kept: mrr, r@1, r@5, ndcg@10, cosine."""
+    negatives: int = 15
+    """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
+    candidates: int = 10
+    """How many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
+    chunk_tokens: int = 1024
+    """Rows × longest that are read at a time."""
+    memory_tokens: int = 32_768
+    """A batch with more tokens than this is read twice, piece by piece, so that memory does not grow with it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = {"negatives": 1, "candidates": 2, "chunk_tokens": 1, "memory_tokens": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ValueError(f"{name} must be at least {bound}, not {getattr(self, name)}")
+        if not self.batch_rows or self.batch_rows < 2:
+            raise ValueError("batch_rows must be at least 2: the responses of others are the wrong candidates")

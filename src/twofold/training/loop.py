@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from twofold.data.batches import Plan
+from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
 from twofold.layers.norms import BatchNorm
-from twofold.model import Model
+from twofold.model import Learner
 from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
 from twofold.training import checkpoint, processes
@@ -33,9 +33,8 @@ from twofold.training.optimise import (
     optimiser_tensors,
     restore_optimiser,
 )
-from twofold.types import Batch
 
-Validate = Callable[[Model], dict[str, float]]
+Validate = Callable[[Any], dict[str, float]]
 LOWER_IS_BETTER = ("loss", "perplexity")
 
 
@@ -44,7 +43,8 @@ class Rows(Protocol):
 
     def plan(self, epoch: int) -> Plan: ...
 
-    def batch(self, rows: Sequence[int] | NDArray[np.int64], progress: float) -> Batch: ...
+    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Any:
+        """This process's share of a batch, or nothing if there is none."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ class Outcome:
 class Trainer:
     """Trains one model in one folder: `model/` is the best so far, `checkpoints/` where to go on, `log.jsonl`."""
 
-    def __init__(self, model: Model, rows: Rows, validate: Validate | None, config: TrainConfig, folder: Path) -> None:
+    def __init__(
+        self, model: Learner, rows: Rows, validate: Validate | None, config: TrainConfig, folder: Path
+    ) -> None:
         self.model, self.rows, self.validate, self.config, self.folder = model, rows, validate, config, folder
         _refuse_batch_norm(model, config)
         self.device = processes.make_device(config.device)
@@ -74,6 +76,7 @@ class Trainer:
         self.first = processes.rank() == 0
         self._asked_to_stop = self._stopping = False
         self._saved_at = time.monotonic()
+        self._rate = 0.0
 
     def resume(self) -> None:
         """Take up the newest checkpoint, if there is one."""
@@ -101,7 +104,7 @@ class Trainer:
         config, progress = self.config, self.progress
         self.model.train()
         plan = self.rows.plan(progress.epoch)
-        total = config.max_steps or config.epochs * -(-len(plan) // config.accumulate)
+        total = self._total(plan)
         clock, tokens = time.monotonic(), 0
         with bar("training", total, progress.step, self.first) as report:
             while not self._ended():
@@ -139,6 +142,10 @@ class Trainer:
             return self.progress.step >= self.config.max_steps
         return self.progress.epoch >= self.config.epochs
 
+    def _total(self, plan: Plan) -> int:
+        """How many steps the training has, if later epochs are as long as this one."""
+        return self.config.max_steps or self.config.epochs * -(-len(plan) // self.config.accumulate)
+
     def _share(self, plan: Plan) -> float:
         """How much of the training is done, from 0 to 1."""
         if self.config.max_steps:
@@ -153,9 +160,9 @@ class Trainer:
         torch.manual_seed(_mix(config.seed, progress.step, processes.rank()))
         numbers = range(progress.batch, min(progress.batch + config.accumulate, len(plan)))
         progress.batch = numbers.stop
-        # Each batch is shared by the processes, so that their number changes nothing but the time.
-        shares = [plan.rows(number)[processes.rank() :: processes.world()] for number in numbers]
-        batches = [self.rows.batch(rows, share).to(self.device) for rows in shares if len(rows)]
+        moment = Moment(progress.epoch, share, processes.rank(), processes.world())
+        made = [self.rows.batch(plan.rows(number), moment) for number in numbers]
+        batches = [batch.to(self.device) for batch in made if batch is not None]
         counts = self._global_counts(batches)
         for batch in batches:
             for name, loss in self.model.backward(batch, counts).items():
@@ -171,16 +178,17 @@ class Trainer:
             add_up_gradients(self.model.parameters())
         if config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        self._rate = learning_rate(config, progress.step, share, progress.plateau, self._total(plan))
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(config, progress.step, share, progress.plateau)
+            group["lr"] = self._rate * group["scale"]
         self.optimiser.step()
         self.optimiser.zero_grad()
         if self.mean:
             self.mean.update(progress.step)
-        return sum(int(batch.mask.sum()) for batch in batches) + int(sum(counts.values())) // processes.world()
+        return sum(self.model.tokens(batch) for batch in batches)
 
-    def _global_counts(self, batches: Sequence[Batch]) -> dict[str, int]:
-        names = list(self.model.decoders)
+    def _global_counts(self, batches: Sequence[Any]) -> dict[str, int]:
+        names = list(self.model.weights)
         own = dict.fromkeys(names, 0)
         for batch in batches:
             for name, count in self.model.counts(batch).items():
@@ -196,11 +204,11 @@ class Trainer:
         seen, progress = self.progress.seen, self.progress
         sums = processes.add_up([seen[name][0] for name in seen], self.device)
         means = {name: total / seen[name][1] for name, total in zip(seen, sums, strict=True)}
-        loss = sum(self.model.config.decoders[name].weight * mean for name, mean in means.items())
+        loss = sum(self.model.weights[name] * mean for name, mean in means.items())
         progress.seen = {}
         several = {f"loss_{name}": mean for name, mean in means.items()} if len(means) > 1 else {}
         epoch = round(progress.epoch + progress.batch / len(plan), 4)
-        return {"loss": loss, **several, "epoch": epoch, "learning_rate": self.optimiser.param_groups[0]["lr"]}
+        return {"loss": loss, **several, "epoch": epoch, "learning_rate": self._rate}
 
     def _evaluation_is_due(self) -> bool:
         if self.config.evaluate_every:

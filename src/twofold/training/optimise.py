@@ -8,29 +8,41 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from twofold.errors import TwofoldError
 from twofold.training.config import TrainConfig
 
 
 def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Decay for matrices, none for norms and biases."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [one for one in parameters if one.ndim > 1], "weight_decay": config.weight_decay},
-        {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
+    """Decay for matrices, none for norms and biases; `scale` is what a group's rate is multiplied by."""
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    used = set()
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            prefix = max((one for one in config.rates if name.startswith(one)), key=len, default=None)
+            used.add(prefix)
+            scale = 1.0 if prefix is None else config.rates[prefix]
+            groups.setdefault((parameter.ndim > 1, scale), []).append(parameter)
+    for prefix in config.rates.keys() - used:
+        raise TwofoldError(f"train.rates: no parameter's name begins with '{prefix}'")
+    made = [
+        {"params": members, "weight_decay": config.weight_decay if matrix else 0.0, "scale": scale}
+        for (matrix, scale), members in sorted(groups.items(), key=lambda item: item[0], reverse=True)
     ]
-    groups = [group for group in groups if group["params"]]
     betas = (0.9, config.beta2)
     if config.optimiser == "adamax":
-        return torch.optim.Adamax(groups, config.learning_rate, betas, foreach=True)
-    return torch.optim.AdamW(groups, config.learning_rate, betas, eps=1e-9, fused=True)
+        return torch.optim.Adamax(made, config.learning_rate, betas, foreach=True)
+    return torch.optim.AdamW(made, config.learning_rate, betas, eps=1e-9, fused=True)
 
 
-def learning_rate(config: TrainConfig, step: int, progress: float, plateau: float) -> float:
-    """The rate of step `step`, counted from 1, when `progress` of the training is done."""
-    rate = config.learning_rate * min(1.0, step / max(config.warmup, 1))
+def learning_rate(config: TrainConfig, step: int, progress: float, plateau: float, total: float = math.inf) -> float:
+    """The rate of step `step` of `total`, counted from 1, when `progress` of the training is done."""
+    warmup = max(1.0, config.warmup)
+    if config.warmup_share is not None:
+        warmup = max(1.0, min(warmup, config.warmup_share * total))
+    rate = config.learning_rate * min(1.0, step / warmup)
     match config.schedule:
         case "inverse_sqrt":
-            return rate * min(1.0, math.sqrt(max(config.warmup, 1) / step))
+            return rate * min(1.0, math.sqrt(warmup / step))
         case "cosine":
             return rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
         case "plateau":
@@ -61,7 +73,7 @@ class RunningMean:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.parameters: list[Tensor] = [parameter.detach() for parameter in model.parameters()]
+        self.parameters: list[Tensor] = [one.detach() for one in model.parameters() if one.requires_grad]
         self.means = [parameter.clone() for parameter in self.parameters]
 
     def update(self, step: int) -> None:

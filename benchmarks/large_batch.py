@@ -1,0 +1,83 @@
+"""Peak memory of a training step with 32 and with 1,024 rows, bi- and poly-64, each in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from _common import save
+
+from twofold.config import part_config
+from twofold.data.ranking_batches import RankingBatch
+from twofold.encoders import pretrained
+from twofold.model import Ranker, RankerConfig
+from twofold.training.config import RankingTrainConfig
+from twofold.training.optimise import make_optimiser
+
+CONTEXT, CANDIDATE = 100, 50
+DECODERS: dict[str, dict[str, Any]] = {"bi": {"kind": "bi"}, "poly64": {"kind": "poly", "codes": 64}}
+SMALL, LARGE = 32, 1024
+
+
+def batch(rows: int) -> RankingBatch:
+    """Rows as long as they may be, of made-up tokens."""
+    draw = np.random.default_rng(1)
+    sides = [[draw.integers(1000, 30_000, length - 2) for _ in range(rows)] for length in (CONTEXT, CANDIDATE)]
+    return RankingBatch(
+        contexts=list(sides[0]),
+        candidates=list(sides[1]),
+        sizes=[rows],
+        rank=0,
+        right=np.arange(rows),
+        negatives=[np.empty(0, np.int64)] * rows,
+        allowed=np.ones((rows, rows), bool),
+        drawn=None,
+        scores=[np.empty(0, np.float32)] * rows,
+        rows=rows,
+    )
+
+
+def measure(name: str, rows: int) -> float:
+    """The peak, in megabytes, of one step of this process."""
+    torch.set_num_threads(1)
+    encoder = pretrained.Config().settled()
+    settings = dict(DECODERS[name])
+    decoder = part_config("decoders", str(settings.pop("kind")))(**settings)
+    model = Ranker(RankerConfig(encoder, decoder), encoder.own_tokenizer())  # type: ignore[arg-type]
+    model.train()
+    optimiser = make_optimiser(model, RankingTrainConfig())
+    made = batch(rows)
+    model.backward(made, model.counts(made))
+    optimiser.step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--one", nargs=2, metavar=("DECODER", "ROWS"), help="measure one of them in this process")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one[0], int(options.one[1]))))
+        return
+    found = []
+    for name in DECODERS:
+        peaks = {}
+        for rows in (SMALL, LARGE):
+            command = [sys.executable, __file__, "--one", name, str(rows)]
+            ran = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+            peaks[rows] = float(ran.stdout)
+            print(f"{name}, {rows} rows: {peaks[rows]:,.0f} MB", flush=True)
+        ratio = peaks[LARGE] / peaks[SMALL]
+        print(f"{name}: {ratio:.2f} times the memory for {LARGE // SMALL} times the rows")
+        found.append({"decoder": name, "megabytes": peaks, "ratio": round(ratio, 3)})
+    save("large_batch", {"tokens": [CONTEXT, CANDIDATE], "decoders": found})
+
+
+if __name__ == "__main__":
+    main()

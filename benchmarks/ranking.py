@@ -1,0 +1,93 @@
+"""Trains rankers and judges them on the dev parts: the ranking table of docs/results.md, one JSON file for each row.
+
+A training that is in the folder of --runs already is resumed, so a finished one is only judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from _common import DATA, ROOT, cpu_minutes, need, save, train
+
+import twofold
+from twofold.data.files import read_rows
+from twofold.evaluation.ranking import milliseconds, questions, score_questions
+from twofold.ranks import places, recall, summary
+
+SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
+RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
+KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
+
+
+def changes(data: str, kind: str, seed: int) -> list[str]:
+    """What differs from the recipe."""
+    made = [f"train.seed={seed}"]
+    if data != "chatbot_ko":
+        made.append(f"data.train={DATA / data / 'train_pairs.jsonl.gz'}")
+    if kind.endswith("64"):
+        made.append("decoder.codes=64")
+    return made
+
+
+def rows_of_table() -> dict[str, tuple[str, str, list[str]]]:
+    """For each row its data set, its recipe and what differs from it."""
+    table: dict[str, tuple[str, str, list[str]]] = {}
+    for data in ("ubuntu_irc", "sgd", "personachat"):
+        for kind, recipe in RECIPES.items():
+            table[f"{data}_{kind}"] = (data, recipe, changes(data, kind, 1))
+    for seed in (2, 3):
+        for kind in ("bi", "poly16"):
+            table[f"ubuntu_irc_{kind}_seed{seed}"] = ("ubuntu_irc", RECIPES[kind], changes("ubuntu_irc", kind, seed))
+    for start, recipe in KOREAN.items():
+        table[f"chatbot_ko_{start}_poly16"] = ("chatbot_ko", recipe, [])
+        reduction = ", reduction: summary" if start == "multilingual" else ""
+        table[f"chatbot_ko_{start}_bi"] = ("chatbot_ko", recipe, [f"decoder={{kind: bi{reduction}}}", "train.rates={}"])
+    return table
+
+
+def judge(name: str, model: Any, data: str, about: dict[str, Any]) -> None:
+    """Metrics over the whole dev part; which rows were right stays with them, for paired comparisons."""
+    rows = list(read_rows(str(DATA / data / "dev.jsonl.gz")))
+    asked = questions(model.reader, rows)
+    scored = score_questions(model, asked)
+    found = places(scored.scores, [one.right for one in asked], [one.place for one in asked])
+    metrics = summary(found)
+    if scored.cosines is not None:
+        metrics["cosine"] = float(scored.cosines.mean())
+    metrics["milliseconds"] = milliseconds(model, asked[:: len(asked) // 100][:100])
+    print(f"{name}: {metrics}", flush=True)
+    candidates = sorted({len(one.candidates) for one in asked})
+    right = [round(recall(place, 1), 4) for place in found]
+    content = {"data": data, **about, "metrics": metrics, "examples": len(asked), "candidates": candidates}
+    save(f"ranking/{name}", {**content, "right": right})
+
+
+def main() -> None:
+    table = rows_of_table()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"rows: {', '.join(table)}, or zero_shot; all unless given")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of the trainings")
+    options = parser.parse_args()
+    for name in options.names or [*table, "zero_shot"]:
+        if name == "zero_shot":
+            for data in SETS:
+                start = "default-multilingual" if data == "chatbot_ko" else "default"
+                judge(f"{data}_zero_shot", twofold.load(start), data, {"model": start})
+            continue
+        data, recipe, changed = table[name]
+        need(data, "dev.jsonl.gz")
+        train(recipe, options.runs / name, changed)
+        model = twofold.load(options.runs / name)
+        log = [json.loads(line) for line in (options.runs / name / "log.jsonl").read_text().splitlines()]
+        seen = round(log[0]["rows"] * max(line.get("epoch", 0) for line in log))
+        size = sum(one.numel() for one in model.parameters())
+        about = {"recipe": recipe, "changes": [one for one in changed if "data.train" not in one], "parameters": size}
+        about |= {"training_cpu_minutes": cpu_minutes(options.runs / name), "pairs_seen": seen}
+        judge(name, model, data, about)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Ranking rows: contexts, right responses and wrong ones, in one form and as numbers for a cache."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from twofold.data.fields import Encoded
+from twofold.data.files import Row, Where, read_rows
+from twofold.data.published import READERS
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+
+Form = Literal["auto", "ubuntu_v2", "convai2"]
+Ids = Sequence[int] | NDArray[Any]
+"""The ids of one text."""
+
+
+@dataclass(frozen=True)
+class RankingReader:
+    """Reads pairs, pairs with given negatives, and rows of candidates, as rows of one form.
+
+    `context` a list of turns, `response` the right text, `negatives` wrong ones, `scores` a teacher's for them all.
+    """
+
+    context: str = "context"
+    response: str = "response"
+    preface: str | None = None
+    """A column whose texts stand before the turns, such as a persona."""
+    form: Form = "auto"
+
+    def read(self, where: Where) -> Iterator[Row]:
+        """Every row of a file."""
+        return map(self.row, self.read_as_given(where))
+
+    def read_as_given(self, where: Where) -> Iterator[Row]:
+        """Every row of a file, candidates and their label as they stand."""
+        if self.form != "auto" and not isinstance(where, str):
+            raise TwofoldError(f"data.form={self.form}: name one file")
+        return read_rows(where) if self.form == "auto" else READERS[self.form](str(where))
+
+    def row(self, row: Row) -> Row:
+        """The same row in the one form."""
+        values: dict[str, Any] = {"context": self.turns(row)}
+        if row.values.get("candidates") is not None:
+            candidates, label = candidates_of(row)
+            order = [label, *(number for number in range(len(candidates)) if number != label)]
+            values |= {"response": candidates[label], "negatives": [candidates[number] for number in order[1:]]}
+        else:
+            response = row.text(self.response)
+            if not isinstance(response, str):
+                raise TwofoldError(f"{row.place}: '{self.response}' is a list; it must be one text")
+            values |= {"response": response, "negatives": _texts(row, "negatives")}
+            order = list(range(1 + len(values["negatives"])))
+        if row.values.get("scores") is not None:
+            scores = _numbers(row, len(order))
+            values["scores"] = [scores[number] for number in order]
+        return Row(row.place, values)
+
+    def turns(self, row: Row) -> list[str]:
+        """The turns of the context, the preface before them."""
+        found: list[str] = []
+        for column in (self.preface, self.context):
+            if column is not None and (column == self.context or row.values.get(column)):
+                text = row.text(column)
+                found += [text] if isinstance(text, str) else text
+        return found
+
+
+def candidates_of(row: Row) -> tuple[list[str], int]:
+    """The candidates of a ranking row, and which one is right."""
+    candidates, label = _texts(row, "candidates"), row.values.get("label")
+    if not candidates:
+        raise TwofoldError(f"{row.place}: 'candidates' is empty; give at least one text")
+    if type(label) is not int or not 0 <= label < len(candidates):
+        raise TwofoldError(f"{row.place}: 'label' must be from 0 to {len(candidates) - 1}, not {label!r}")
+    return candidates, label
+
+
+@dataclass(frozen=True)
+class SideField:
+    """One side of a pair as ids, without the frame that an encoder wants around them."""
+
+    column: str
+    tokenizer: TextTokenizer
+    limit: int
+    """The most tokens, those of the frame included."""
+    keep: Literal["head", "tail"]
+    """Which end stays when a text is too long: the newest turns of a context, the beginning of a candidate."""
+    prefix: str = ""
+    separator: str | None = None
+    """What stands between turns: a text, or the tokenizer's own separator."""
+
+    @property
+    def dtype(self) -> str:
+        return "uint16" if len(self.tokenizer) <= 1 << 16 else "uint32"
+
+    def settings(self) -> list[Any]:
+        return [self.column, self.limit, self.keep, self.prefix, self.separator, self.tokenizer.fingerprint()]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        return self.encode_texts([row.text(self.column) for row in rows])
+
+    def encode_texts(self, texts: Sequence[str | list[str]]) -> Encoded:
+        """The ids of each text or dialogue; an empty one is the frame alone."""
+        turns = [[text] if isinstance(text, str) else text for text in texts]
+        flat = iter(self.tokenizer.encode([turn for row in turns for turn in row]))
+        room = self.limit - len(self.tokenizer.frame) - len(self._prefix)
+        ids, cut = [], 0
+        for row in turns:
+            joined = list(next(flat)) if row else []
+            for _ in row[1:]:
+                joined += self._separator
+                joined += next(flat)
+            if len(joined) > room:
+                joined, cut = joined[-room:] if self.keep == "tail" else joined[:room], cut + 1
+            ids.append(self._prefix + joined)
+        return Encoded(ids, cut)
+
+    @cached_property
+    def _prefix(self) -> list[int]:
+        ids = self.tokenizer.encode([self.prefix.strip()])[0] if self.prefix else []
+        if self.limit - len(self.tokenizer.frame) - len(ids) < 1:
+            raise TwofoldError(f"a limit of {self.limit} tokens leaves no room for the {self.column} itself; raise it")
+        return ids
+
+    @cached_property
+    def _separator(self) -> list[int]:
+        if self.separator is None:
+            return [self.tokenizer.separator]
+        return self.tokenizer.encode([self.separator])[0]
+
+
+@dataclass(frozen=True)
+class NegativesField:
+    """The given negatives of a row, one after the other, each with its length before it."""
+
+    side: SideField
+
+    @property
+    def dtype(self) -> str:
+        return "uint32"
+
+    def settings(self) -> list[Any]:
+        return ["negatives", *self.side.settings()]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        texts = [text for row in rows for text in row.values["negatives"]]
+        encoded = self.side.encode_texts(texts) if texts else Encoded([], 0)
+        found = iter(encoded.ids)
+        flat = [[number for _ in row.values["negatives"] for number in _with_length(next(found))] for row in rows]
+        return Encoded(flat, encoded.cut)
+
+
+@dataclass(frozen=True)
+class KeysField:
+    """What tells equal texts: a hash of the context, of the response, and of each negative."""
+
+    reader: RankingReader
+    dtype: str = "uint64"
+
+    def settings(self) -> list[Any]:
+        return ["keys", repr(self.reader)]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        values = [row.values for row in rows]
+        return Encoded(
+            [[text_key(" \n".join(v["context"])), *map(text_key, (v["response"], *v["negatives"]))] for v in values], 0
+        )
+
+
+@dataclass(frozen=True)
+class ScoresField:
+    """A teacher's scores of the response and of each negative."""
+
+    dtype: str = "float32"
+
+    def settings(self) -> list[Any]:
+        return ["scores"]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        return Encoded([row.values.get("scores", []) for row in rows], 0)
+
+
+def text_key(text: str) -> int:
+    """The same number for texts that differ only in case, blanks or Unicode form."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return int.from_bytes(blake2b(plain.encode(), digest_size=8).digest(), "little")
+
+
+def _texts(row: Row, column: str) -> list[str]:
+    """A list of texts, any of which may be empty."""
+    found = row.values.get(column)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise TwofoldError(f"{row.place}: '{column}' is not a list of texts")
+    try:
+        "".join(found).encode()
+    except UnicodeEncodeError:
+        raise TwofoldError(f"{row.place}: '{column}' holds half a character (a lone surrogate)") from None
+    return found
+
+
+def _with_length(ids: Ids) -> list[int]:
+    return [len(ids), *ids]
+
+
+def _numbers(row: Row, count: int) -> list[float]:
+    scores = row.values["scores"]
+    right = isinstance(scores, list) and len(scores) == count
+    if not right or not all(type(one) in (int, float) and math.isfinite(one) for one in scores):
+        raise TwofoldError(f"{row.place}: 'scores' must be {count} numbers, one for each of its candidates")
+    return [float(one) for one in scores]

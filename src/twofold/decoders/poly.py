@@ -1,0 +1,174 @@
+"""A poly-encoder: m codes attend over the context's tokens, the candidate attends over the codes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.config import RankingPart
+from twofold.errors import TwofoldError
+from twofold.layers.ranking import BLOCK, CandidateVector, VectorSettings, attended, finished, read
+from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
+
+
+@dataclass(frozen=True)
+class Config(VectorSettings, RankingPart):
+    """Settings of the poly-encoder; reduction is that of the candidate."""
+
+    codes: int = 16
+    """How many vectors stand for a context: m."""
+    code_kind: Literal["learned", "first"] = "learned"
+    """Trained codes that attend over the tokens, or the states of the first m tokens (the last of a causal encoder)."""
+    code_attention: Literal["plain", "scaled"] = "plain"
+    """How codes look at tokens: softmax(q·h), or that of q·h/√d."""
+    code_size: float = 1.0
+    """How long a code is at the start of a training: near 0 all codes begin as the mean of the tokens."""
+    attention: Literal["plain", "scaled", "multihead"] = "plain"
+    """How a candidate looks at the codes: softmax(s), softmax(s/√d), or several heads with projections of their own."""
+    heads: int = 4
+    """With multihead: how many."""
+
+    def needs(self) -> frozenset[str]:
+        return self.reduction_needs() | {"states", "finish"}
+
+    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> PolyEncoder:
+        width = spec.width("states")
+        if self.attention == "multihead" and width % self.heads:
+            raise TwofoldError(f"decoder.heads: a width of {width} cannot be shared by {self.heads} heads")
+        if self.reduction == "summary" and spec.width("summary") != width:
+            raise TwofoldError("decoder.reduction: the encoder's summary is not as wide as its states; use mean")
+        return PolyEncoder(self, spec)
+
+
+class PolyEncoder(RankingHead):
+    """score = Σ_i softmax_i(β s_i)·s_i with s_i = c·y_i: a function of the m dot products alone."""
+
+    def __init__(self, config: Config, spec: HiddenSpec) -> None:
+        super().__init__()
+        width = spec.width("states")
+        self.number, self.causal = config.codes, spec.causal
+        learned = config.code_kind == "learned"
+        drawn = torch.randn(config.codes, width) * (config.code_size / math.sqrt(width))
+        self.codes = nn.Parameter(drawn) if learned else None
+        self.code_scale = 1.0 if config.code_attention == "plain" else 1 / math.sqrt(width)
+        self.beta = 1 / math.sqrt(width) if config.attention == "scaled" else 1.0
+        self.heads = Heads(width, config.heads) if config.attention == "multihead" else None
+        self.vector = CandidateVector(config, spec)
+        self.normalise = config.normalise == "both"
+
+    def context(self, hidden: Hidden) -> Contexts:
+        states, mask = hidden.need("states"), hidden.mask
+        there = None
+        if self.codes is not None:
+            vectors = read(self.codes, states, mask, self.code_scale)
+        else:
+            vectors, there = self._first(states, mask)
+        vectors = finished(vectors, hidden)
+        return Contexts(F.normalize(vectors, dim=-1) if self.normalise else vectors, there)
+
+    def candidate(self, hidden: Hidden) -> Tensor:
+        return self.vector(hidden)  # type: ignore[no-any-return]
+
+    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        keys, values = self._keys(contexts)
+        # No more dot products at a time than a block holds: memory does not grow with the candidates.
+        size = max(1, BLOCK // max(1, len(contexts) * keys.shape[1]))
+        parts = [self._score(keys, values, block, contexts) for block in torch.split(candidates, size)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        """Σ_i softmax_i(β s_i)·y_i"""
+        if self.heads:
+            return self.heads.look(contexts, candidates)
+        products = (contexts.vectors @ candidates[:, :, None])[..., 0] * self.beta
+        if contexts.mask is not None:
+            products = products.masked_fill(~contexts.mask, -math.inf)
+        return (products.softmax(1)[:, None] @ contexts.vectors)[:, 0]
+
+    def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Contexts) -> Tensor:
+        products = keys @ block.T  # (contexts, codes, candidates)
+        if self.heads is None:
+            return attended(products, of.mask, self.beta)
+        assert values is not None
+        return self.heads.score(products, values @ block.T, of, block)
+
+    def _keys(self, contexts: Contexts) -> tuple[Tensor, Tensor | None]:
+        return (contexts.vectors, None) if self.heads is None else self.heads.project(contexts.vectors)
+
+    def _first(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The states of the first m real positions, or the last m, and which of them are there."""
+        lengths = mask.sum(1, keepdim=True)
+        start = (lengths - self.number).clamp(min=0) if self.causal else torch.zeros_like(lengths)
+        places = start + torch.arange(self.number, device=states.device)  # (rows, m)
+        there = places < lengths
+        picked = places.clamp(max=states.shape[1] - 1)[..., None].expand(-1, -1, states.shape[2])
+        return states.gather(1, picked).masked_fill(~there[..., None], 0.0), there
+
+
+class Heads(nn.Module):
+    """Attention of a candidate over the codes with projections, as `nn.MultiheadAttention` computes it.
+
+    The candidate's projections are moved to the side of the codes, so that every logit and every value is a dot
+    product with the candidate itself: head h sees c·(Wq_hᵀ Wk_h y_i) and adds c·(Wo_h Wv_h y_i).
+    """
+
+    def __init__(self, width: int, count: int) -> None:
+        super().__init__()
+        self.count, self.width = count, width
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
+        for linear in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(linear.weight)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+
+    def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values, (contexts, heads × codes, width) each."""
+        shape = (len(vectors), -1, self.width)
+        keys = self._split(self.key(vectors)) @ self._rows(self.query.weight) / math.sqrt(self.width // self.count)
+        values = self._split(vectors @ self.value.weight.T) @ self._rows(self.output.weight.T)
+        return keys.reshape(shape), values.reshape(shape)
+
+    def score(self, logits: Tensor, values: Tensor, contexts: Contexts, candidates: Tensor) -> Tensor:
+        """From dot products with keys and values, (contexts, heads × codes, candidates) each."""
+        logits = _apart(logits, 1, self.count) + self._query_bias(contexts.vectors)[..., None]
+        if contexts.mask is not None:
+            logits = logits.masked_fill(~contexts.mask[:, None, :, None], -math.inf)
+        return (logits.softmax(2) * _apart(values, 1, self.count)).sum((1, 2)) + candidates @ self._bias()
+
+    def look(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        """What each candidate finds in the context of the same row: (rows, width)."""
+        keys, values = self.project(contexts.vectors)
+        logits = _apart((keys @ candidates[:, :, None])[..., 0], 1, self.count)
+        logits = logits + self._query_bias(contexts.vectors)
+        if contexts.mask is not None:
+            logits = logits.masked_fill(~contexts.mask[:, None], -math.inf)
+        found = (logits.softmax(-1)[..., None] * _apart(values, 1, self.count)).sum((1, 2))
+        return found + self._bias()
+
+    def _split(self, vectors: Tensor) -> Tensor:
+        """(contexts, codes, width) → (contexts, heads, codes, width of a head)"""
+        return _apart(vectors, 2, self.count).transpose(1, 2)
+
+    def _rows(self, weight: Tensor) -> Tensor:
+        """(width, width) → (heads, width of a head, width)"""
+        return _apart(weight, 0, self.count)
+
+    def _query_bias(self, vectors: Tensor) -> Tensor:
+        """What the query's bias adds to each logit: (contexts, heads, codes)."""
+        bias = _apart(self.query.bias, 0, self.count)[:, :, None]  # (heads, width of a head, 1)
+        return (self._split(self.key(vectors)) @ bias)[..., 0] / math.sqrt(self.width // self.count)
+
+    def _bias(self) -> Tensor:
+        """What every candidate finds, whatever it looks at: (width,)."""
+        return self.output(self.value.bias)  # type: ignore[no-any-return]
+
+
+def _apart(tensor: Tensor, dimension: int, parts: int) -> Tensor:
+    """One dimension as two, the first of size `parts`."""
+    return tensor.reshape(*tensor.shape[:dimension], parts, -1, *tensor.shape[dimension + 1 :])

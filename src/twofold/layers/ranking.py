@@ -1,0 +1,111 @@
+"""What ranking decoders share: one vector for a text, lengths and scales, and scores from dot products alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.types import Hidden, HiddenSpec
+
+Reduction = Literal["first", "mean", "max", "attention", "summary"]
+BLOCK = 1 << 22
+"""The most dot products, contexts × codes × candidates, that are held at a time."""
+
+
+@dataclass(frozen=True)
+class VectorSettings:
+    """How a text becomes one vector, and how long that vector is."""
+
+    reduction: Reduction = "mean"
+    """One vector out of the states: the first (the last of a causal encoder), their mean, their largest values, their
+    mean weighted by one trainable query, or the encoder's own summary."""
+    normalise: Literal["none", "candidates", "both"] = "both"
+    """Which side's vectors are brought to length one; candidates are then multiplied by `scale`."""
+    scale: float = 20.0
+    """What normalised candidates are multiplied by, at the start of a training."""
+    learn_scale: bool = True
+    """Whether the scale learns."""
+    output_scale: float = 1.0
+    """What scores are multiplied by in the loss, and only there."""
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0 or self.output_scale <= 0:
+            raise ValueError("scale and output_scale must be above 0")
+
+    def reduction_needs(self) -> frozenset[str]:
+        """The fields of `Hidden` that the reduction reads."""
+        return frozenset(["summary"] if self.reduction == "summary" else ["states", "finish"])
+
+
+class Reduce(nn.Module):
+    """A text's states as one vector."""
+
+    def __init__(self, kind: Reduction, spec: HiddenSpec) -> None:
+        super().__init__()
+        self.kind, self.causal = kind, spec.causal
+        self.query = nn.Parameter(torch.zeros(spec.width("states"))) if kind == "attention" else None
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        """(rows, width)"""
+        if self.kind == "summary":
+            return hidden.need("summary")
+        states, mask = hidden.need("states"), hidden.mask
+        match self.kind:
+            case "first":
+                last = mask.sum(1) - 1 if self.causal else mask.new_zeros(len(mask), dtype=torch.long)
+                vector = states[torch.arange(len(states), device=states.device), last]
+            case "max":
+                vector = states.masked_fill(~mask[..., None], -math.inf).amax(1)
+            case "mean":
+                vector = states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+            case _:
+                assert self.query is not None
+                vector = read(self.query[None], states, mask)[:, 0]
+        return finished(vector, hidden)
+
+
+class CandidateVector(nn.Module):
+    """A candidate's states as the vector that is stored: reduced, brought to length σ if so set."""
+
+    def __init__(self, settings: VectorSettings, spec: HiddenSpec) -> None:
+        super().__init__()
+        self.reduce = Reduce(settings.reduction, spec)
+        self.normalise = settings.normalise != "none"
+        learns = settings.learn_scale and self.normalise
+        self.log_scale = nn.Parameter(torch.tensor(math.log(settings.scale))) if learns else None
+        self.scale = settings.scale
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        """(rows, width)"""
+        vectors: Tensor = self.reduce(hidden)
+        if not self.normalise:
+            return vectors
+        scale = self.scale if self.log_scale is None else self.log_scale.exp()
+        return F.normalize(vectors, dim=-1) * scale
+
+
+def finished(vectors: Tensor, hidden: Hidden) -> Tensor:
+    """Means of states, passed through what the encoder still has for them."""
+    return vectors if hidden.finish is None else hidden.finish(vectors)
+
+
+def read(queries: Tensor, states: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor:
+    """For each query, (queries, width), the mean of the states weighted by softmax(q·h): (rows, queries, width)."""
+    scores = queries @ states.transpose(1, 2) * scale  # (rows, queries, positions)
+    return scores.masked_fill(~mask[:, None], -math.inf).softmax(-1) @ states
+
+
+def attended(products: Tensor, mask: Tensor | None = None, beta: float = 1.0) -> Tensor:
+    """Σ_i softmax_i(β s_i)·s_i over the codes, the second dimension.
+
+    `products` is (contexts, codes, candidates), `mask` (contexts, codes) true where a code is there.
+    """
+    logits = products if beta == 1.0 else products * beta
+    if mask is not None:
+        logits = logits.masked_fill(~mask[..., None], -math.inf)
+    return (logits.softmax(1) * products).sum(1)

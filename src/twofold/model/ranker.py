@@ -1,0 +1,275 @@
+"""The ranker: one or two towers, then a ranking decoder; it scores candidates for a context."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from twofold.config import RankingPart, kind_of
+from twofold.data.batches import by_length
+from twofold.data.files import Row
+from twofold.data.ranking import RankingReader, SideField
+from twofold.data.ranking_batches import RankingBatch
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.layers.norms import BatchNorm
+from twofold.model import saved
+from twofold.model.config import MAIN, SOURCE, RankerConfig
+from twofold.model.learner import Evaluating, Learner
+from twofold.model.ranking import Pieces, add_gradients, losses_of
+from twofold.progress import Report
+from twofold.types import Contexts, DecoderConfig, Encoder, EncoderConfig, Hit, Hits, Loss, RankingHead, Vocabulary
+
+READ_TOKENS = 1024
+"""Rows × longest of one batch when reading without learning."""
+Text = str | list[str]
+"""A text, or the turns of a dialogue, oldest first."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Texts to choose from, with what a ranker keeps of them."""
+
+    texts: Sequence[str]
+    ids: Sequence[Any]
+    vectors: Tensor | None
+    """(candidates, width); none for a cross-encoder, which keeps nothing."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @cached_property
+    def first(self) -> np.ndarray[Any, Any]:
+        """For each candidate the number of the first one of the same text."""
+        seen: dict[str, int] = {}
+        return np.array([seen.setdefault(text, number) for number, text in enumerate(self.texts)])
+
+
+class Ranker(Learner):
+    """f reads contexts and candidates, g scores them."""
+
+    chunk_tokens = 1024
+    """Rows × longest that are read at a time while learning."""
+    memory_tokens = 32_768
+    """A batch with more padded tokens than this is read twice while learning, so that memory does not grow with it."""
+
+    def __init__(self, config: RankerConfig, tokenizer: TextTokenizer) -> None:
+        super().__init__()
+        config.check()
+        self.config, self.tokenizer = config, tokenizer
+        self.joined = cast(RankingPart, config.decoder).joined
+        self.reader = RankingReader(config.context, config.response, config.preface)
+        self.contexts = SideField(
+            "context", tokenizer, config.max_context, "tail", config.query_prefix, config.separator
+        )
+        self.candidates = SideField("response", tokenizer, config.max_candidate, "head", config.candidate_prefix)
+        encoder, decoder = cast(EncoderConfig, config.encoder), cast(DecoderConfig, config.decoder)
+        vocabulary = self._vocabulary()
+        self.encoder: Encoder = encoder.build(vocabulary, decoder.needs())
+        head = cast(RankingHead, decoder.build(encoder.spec(), vocabulary))
+        if config.separate and self.joined:
+            raise TwofoldError(f"separate: the decoder '{kind_of(config.decoder)}' reads both sides as one text")
+        if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
+            raise TwofoldError("norm: batch does not go with ranking, whose texts are read in pieces; use norm: layer")
+        self.candidate_tower = copy.deepcopy(self.encoder) if config.separate else None
+        self.decoders = nn.ModuleDict({MAIN: head})
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, allow_code: bool = False) -> Self:
+        """The ranker that `save_pretrained` or a training wrote; parts outside twofold only with `allow_code`."""
+        found = saved.read(Path(folder), allow_code)
+        if not isinstance(found.config, RankerConfig):
+            raise TwofoldError(f"{folder}: writes text and does not rank; give a bi-, poly- or cross-encoder")
+        model = cls(found.config, found.tokenizers[SOURCE])
+        saved.load_weights(model, found.path)
+        return model.eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        saved.write(self, self.config, {SOURCE: self.tokenizer}, Path(folder))
+
+    @property
+    def head(self) -> RankingHead:
+        return cast(RankingHead, self.decoders[MAIN])
+
+    @property
+    def candidate_encoder(self) -> Encoder:
+        return self.encoder if self.candidate_tower is None else self.candidate_tower
+
+    def start_from(self) -> None:
+        """Take the weights that the encoder's settings name; a tower of the candidates' own begins with the same."""
+        cast(EncoderConfig, self.config.encoder).fill(self.encoder)
+        if self.candidate_tower is not None:
+            self.candidate_tower.load_state_dict(self.encoder.state_dict())
+
+    def take_weights(self, folder: str | Path) -> None:
+        """Begin with the weights of another ranker: its encoder's, which must fit, and its decoder's where they do."""
+        path = saved.read(Path(folder), allow_code=False).path
+        theirs = saved.read_weights(path)
+        own = saved.unique_tensors(self)
+        if not any(name.startswith("candidate_tower.") for name in theirs):  # a model with one tower serves both
+            both = {
+                f"candidate_tower.{n.removeprefix('encoder.')}": v
+                for n, v in theirs.items()
+                if n.startswith("encoder.")
+            }
+            theirs = both | theirs
+        taken = {n: theirs[n] if n in theirs and theirs[n].shape == v.shape else v for n, v in own.items()}
+        for name in own:
+            if name.startswith("encoder.") and taken[name] is own[name]:
+                raise TwofoldError(f"start: {path} has no '{name}' that fits; start from a model of the same encoder")
+        saved.fill(self, taken, path)
+
+    # --- learning ---
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {MAIN: 1.0}
+
+    def counts(self, batch: RankingBatch) -> dict[str, int]:
+        return {MAIN: len(batch)}
+
+    def tokens(self, batch: RankingBatch) -> int:
+        return batch.tokens
+
+    def losses(self, batch: RankingBatch) -> dict[str, Loss]:
+        with self.autocast():
+            return {MAIN: losses_of(self, batch, Pieces(self, batch).run())}
+
+    def backward(self, batch: RankingBatch, counts: Mapping[str, int]) -> dict[str, Loss]:
+        """Add the gradients; a batch too large for memory is read piece by piece, twice."""
+        return {MAIN: add_gradients(self, batch, 1.0 / counts[MAIN])}
+
+    # --- ranking ---
+
+    def rank(self, context: Text, candidates: Sequence[str] | Candidates, k: int = 10) -> Hits:
+        """The k best candidates for a context, equal ones in their order; all candidates are scored."""
+        start = time.perf_counter()
+        chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
+        if not len(chosen):
+            raise TwofoldError("there are no candidates to rank; give at least one")
+        if k < 1:
+            raise TwofoldError(f"k must be at least 1, not {k}")
+        scores = self.score([self.check_context(context)], chosen)[0].cpu().numpy()
+        scores = scores[chosen.first]  # equal texts read in different batches may differ in the last digit
+        if np.isnan(scores).any():
+            raise TwofoldError("the scores are not numbers; the model's weights are damaged or its training diverged")
+        hits = [Hit(chosen.texts[one], float(scores[one]), chosen.ids[one]) for one in best(scores, k)]
+        return Hits(hits, True, (time.perf_counter() - start) * 1000)
+
+    def prepare(
+        self, texts: Sequence[str], ids: Sequence[Any] | None = None, report: Report | None = None
+    ) -> Candidates:
+        """Candidates with their vectors, computed once for many contexts."""
+        vectors = None if self.joined or not texts else self.embed_candidates(texts, report)
+        return Candidates(texts, ids or range(1, len(texts) + 1), vectors)
+
+    def embed_candidates(self, texts: Sequence[str], report: Report | None = None) -> Tensor:
+        """(candidates, width)"""
+        return self._embed(self.candidates, texts, self.candidate_encoder, self.head.candidate, report)[0]
+
+    def embed_contexts(self, contexts: Sequence[Text], report: Report | None = None) -> Contexts:
+        """What is kept of each context."""
+        return Contexts(*self._embed(self.contexts, contexts, self.encoder, self.head.context, report))
+
+    def embed_context(self, context: Text) -> Contexts:
+        """What is kept of one context."""
+        return self.embed_contexts([context])
+
+    @torch.no_grad()
+    def score(self, contexts: Sequence[Text], candidates: Candidates) -> Tensor:
+        """(contexts, candidates)"""
+        with Evaluating(self):
+            if candidates.vectors is not None:
+                return self.head.score(self.embed_contexts(contexts), candidates.vectors)
+            return torch.stack([self.score_pairs([(one, text) for text in candidates.texts]) for one in contexts])
+
+    @torch.no_grad()
+    def score_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
+        """The score of each context with the candidate beside it: (pairs,)."""
+        if not self.joined:
+            contexts = self.embed_contexts([context for context, _ in pairs], report)
+            vectors = self.embed_candidates([text for _, text in pairs], report)
+            rows = [self.head.score(contexts.rows(n, n + 1), vectors[n : n + 1])[0, 0] for n in range(len(pairs))]
+            return torch.stack(rows)
+        first = _encoded_once(self.contexts, [context for context, _ in pairs])
+        second = _encoded_once(self.candidates, [text for _, text in pairs])
+        frame = self.tokenizer.frame
+        results = torch.empty(len(pairs), device=self.device)
+        done = 0
+        with Evaluating(self), self.autocast():
+            for numbers in by_length([len(a) + len(b) for a, b in zip(first, second, strict=True)], READ_TOKENS):
+                batch = Pieces.joint([(first[number], second[number]) for number in numbers], frame, self._vocabulary())
+                results[numbers] = self.head.joint(self.encoder(batch.to(self.device))).float()
+                done += len(numbers)
+                if report:
+                    report(done)
+        return results
+
+    def check_context(self, context: Text) -> Text:
+        """A context with something in it."""
+        return Row("the context", {"context": context}).text("context")
+
+    @torch.no_grad()
+    def _embed(
+        self, side: SideField, texts: Sequence[Text], encoder: Encoder, keep: Any, report: Report | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the head keeps of each text, read in batches of like length."""
+        ids = side.encode_texts(texts).ids
+        vectors: Tensor | None = None
+        mask: Tensor | None = None
+        done = 0
+        with Evaluating(self), self.autocast():
+            for numbers in by_length([len(one) for one in ids], READ_TOKENS):
+                batch = Pieces.alone([ids[number] for number in numbers], self.tokenizer.frame, self._vocabulary())
+                kept = keep(encoder(batch.to(self.device)))
+                own = (kept if isinstance(kept, Tensor) else kept.vectors).float()
+                if vectors is None:
+                    vectors = own.new_empty(len(ids), *own.shape[1:])
+                vectors[numbers] = own
+                if isinstance(kept, Contexts) and kept.mask is not None:
+                    mask = kept.mask.new_empty(len(ids), kept.mask.shape[1]) if mask is None else mask
+                    mask[numbers] = kept.mask
+                done += len(numbers)
+                if report:
+                    report(done)
+        if vectors is None:
+            raise TwofoldError("there is nothing to read; give at least one text")
+        return vectors, mask
+
+    def _vocabulary(self) -> Vocabulary:
+        tokenizer, config = self.tokenizer, self.config
+        frame = tokenizer.frame
+        limit = max(config.max_context, config.max_candidate)
+        if self.joined:  # as long as both in one frame, with what stands between them
+            limit = config.max_context + config.max_candidate - len(frame) + len(frame.between)
+        return Vocabulary(len(tokenizer), limit, tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
+
+
+def _encoded_once(side: SideField, texts: Sequence[Text]) -> list[list[int]]:
+    """The ids of each text; one that comes again, as a context does with every candidate, is cut into tokens once."""
+    keys = [text if isinstance(text, str) else tuple(text) for text in texts]
+    different = dict.fromkeys(keys)
+    ids = side.encode_texts([key if isinstance(key, str) else list(key) for key in different]).ids
+    known = dict(zip(different, ids, strict=True))
+    return [known[key] for key in keys]
+
+
+def best(scores: np.ndarray[Any, Any], k: int) -> list[int]:
+    """The numbers of the k largest scores, best first, equal ones in their order."""
+    if k < len(scores):
+        least = np.partition(scores, len(scores) - k)[len(scores) - k]
+        numbers = np.flatnonzero(scores >= least)
+    else:
+        numbers = np.arange(len(scores))
+    order = np.lexsort((numbers, -scores[numbers]))
+    found: list[int] = numbers[order][:k].tolist()
+    return found

@@ -1,0 +1,116 @@
+"""What every recipe has: the encoder and how to train, read strictly from YAML, and what `train` asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.config import EncoderPart, RankingPart, part_config, structure, unstructure
+from twofold.data.cache import Cache
+from twofold.data.files import Row
+from twofold.data.tokenizer import TokenizerConfig
+from twofold.errors import TwofoldError
+from twofold.evaluation import metric_names
+from twofold.model import Learner
+from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml
+from twofold.training.config import TrainConfig
+from twofold.training.loop import Rows
+
+PREPARED = "prepared.jsonl"
+"""The file of a training's folder that holds what was made before it."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """The numbers of the rows to learn from, and the rows to judge by."""
+
+    rows: NDArray[np.int64]
+    judged: list[Row]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Data, the two parts, and how they are trained."""
+
+    data: Any
+    encoder: EncoderPart
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    @classmethod
+    def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
+        """A recipe file, or one that comes along by its name, with `key.path=value` changes."""
+        return cls.of(override(read_yaml(find_recipe(str(name))), changes))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """A recipe from plain values as they stand in YAML, of the kind that its decoder asks for."""
+        plain = fill_environment(dict(content))
+        recipe = structure(_kind(plain).prepared(plain), _kind(plain))
+        if not isinstance(recipe, cls):
+            raise TwofoldError(f"recipe.decoder: not one for a {cls.__name__}")
+        recipe.check()
+        return recipe
+
+    @classmethod
+    def prepared(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Plain values as the dataclass has them."""
+        return content
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, every setting spelled out, from which `of` gives the recipe again."""
+        return {key: value for key, value in unstructure(self).items() if value is not None}
+
+    # --- what `train` asks, in this order ---
+
+    def check(self) -> None:
+        """Refuse parts that do not fit."""
+        raise NotImplementedError
+
+    def prepare(self, folder: Path) -> Self:
+        """The recipe with what must be made before the training, in the training's folder."""
+        return self
+
+    def model(self, folder: Path) -> Learner:
+        """A new model, its tokenizers trained or loaded; they are kept in `folder`."""
+        raise NotImplementedError
+
+    def cache(self, model: Any) -> Cache:
+        """The training file as numbers."""
+        raise NotImplementedError
+
+    def split(self, cache: Cache, model: Any) -> Split:
+        """What to learn from and what to judge by."""
+        raise NotImplementedError
+
+    def rows(self, cache: Cache, rows: NDArray[np.int64], model: Any) -> Rows:
+        """The rows as batches."""
+        raise NotImplementedError
+
+    def metrics(self, model: Any, rows: list[Row]) -> list[str]:
+        """The metrics by which these rows will judge the model."""
+        return metric_names(model)
+
+    def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
+        """How a model is judged while it trains."""
+        raise NotImplementedError
+
+
+def _kind(content: Mapping[str, Any]) -> type[Recipe]:
+    """A ranking decoder makes a ranking recipe."""
+    from twofold.recipe.ranking import RankingRecipe
+    from twofold.recipe.text import TextRecipe
+
+    decoder = content.get("decoder")
+    name = decoder.get("kind") if isinstance(decoder, dict) else None
+    if not isinstance(name, str):
+        return TextRecipe
+    try:
+        return RankingRecipe if issubclass(part_config("decoders", name), RankingPart) else TextRecipe
+    except TwofoldError:  # said with its place when the recipe is read
+        return TextRecipe

@@ -1,0 +1,183 @@
+"""Ranking as a recipe: contexts with their responses, one or two towers, and a ranking decoder."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.config import DecoderPart
+from twofold.data.batches import hold_out
+from twofold.data.cache import Cache
+from twofold.data.fields import Field
+from twofold.data.files import Row
+from twofold.data.ranking import Form, KeysField, NegativesField, RankingReader, ScoresField
+from twofold.data.ranking_batches import RankingRows
+from twofold.errors import TwofoldError
+from twofold.evaluation import evaluate
+from twofold.evaluation.ranking import questions
+from twofold.model import Ranker, RankerConfig, RankingLoss
+from twofold.model.config import SOURCE
+from twofold.model.saved import read
+from twofold.progress import bar
+from twofold.recipe.base import PREPARED, Recipe, Split
+from twofold.recipe.prepare import Mining, Teacher, prepare_rows
+from twofold.recipe.text import make_tokenizers, split_rows
+from twofold.training.config import RankingTrainConfig
+
+
+@dataclass(frozen=True)
+class RankingData:
+    """What to learn from: pairs, pairs with given negatives, or rows of candidates."""
+
+    train: str
+    """A jsonl, tsv, csv file, each also .gz, or a `datasets` folder."""
+    dev: str | None = None
+    """Rows to judge by while training."""
+    held_out: int = 0
+    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    rows: int | None = None
+    """Learn from this many rows drawn by seed instead of all."""
+    form: Form = "auto"
+    """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
+    context: str = "context"
+    """The column or key of the context: a text, or the turns of a dialogue."""
+    response: str = "response"
+    """The column or key of the right response."""
+    preface: str | None = None
+    """A column whose texts stand before the turns of the context, such as persona."""
+    max_context: int = 100
+    """The most tokens of a context; the newest turns stay."""
+    max_candidate: int = 50
+    """The most tokens of a candidate; its beginning stays."""
+    separator: str | None = None
+    """What stands between turns: a text, or the tokenizer's own separator."""
+    query_prefix: str = ""
+    """What a backbone wants before every context."""
+    candidate_prefix: str = ""
+    """What a backbone wants before every candidate."""
+
+    def __post_init__(self) -> None:
+        if self.dev and self.held_out:
+            raise ValueError("give dev or held_out, not both")
+        if self.max_context < 3 or self.max_candidate < 3:
+            raise ValueError("max_context and max_candidate must be at least 3")
+        if self.held_out < 0 or (self.rows is not None and self.rows < 2):
+            raise ValueError("held_out must be at least 0, rows at least 2")
+
+
+@dataclass(frozen=True)
+class RankingRecipe(Recipe):
+    """A recipe whose decoder ranks."""
+
+    data: RankingData
+    decoder: DecoderPart = field(kw_only=True)
+    separate: bool = False
+    """Whether candidates are read by a tower of their own, which starts from the same weights."""
+    start: str | None = None
+    """A trained model's folder whose weights to begin with, as far as they fit."""
+    mine: Mining | None = None
+    """Look for wrong candidates that are hard to tell from right ones, before the training."""
+    teacher: Teacher | None = None
+    """Let another ranker score the right and the given wrong candidates, before the training."""
+    loss: RankingLoss = field(default_factory=RankingLoss)
+    train: RankingTrainConfig = field(default_factory=RankingTrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.teacher and self.loss.teacher == "none":
+            raise ValueError("a teacher needs loss.teacher: margin_mse or kl")
+        if self.loss.teacher != "none" and getattr(self.decoder, "joined", False):
+            raise ValueError("a teacher's scores are for decoders that read both sides apart, bi and poly")
+
+    def check(self) -> None:
+        self.model_config().check()
+
+    def prepare(self, folder: Path) -> Self:
+        if not (self.mine or self.teacher):
+            return self
+        path = folder / PREPARED
+        if not path.exists():
+            prepare_rows(self.reader, self.data.train, self.mine, self.teacher, self.train.seed, path, self._learned)
+        return dataclasses.replace(self, data=dataclasses.replace(self.data, train=str(path), form="auto"))
+
+    def model_config(self) -> RankerConfig:
+        """What the model is built from."""
+        data = self.data
+        same = ("max_context", "max_candidate", "context", "response", "preface", "separator", "query_prefix")
+        given = {name: getattr(data, name) for name in (*same, "candidate_prefix")}
+        return RankerConfig(self.encoder, self.decoder, self.separate, **given, loss=self.loss)
+
+    def model(self, folder: Path) -> Ranker:
+        tokenizer = self.encoder.own_tokenizer()
+        if tokenizer is None and self.start:  # its weights belong to its tokens
+            tokenizer = read(Path(self.start), allow_code=False).tokenizers[SOURCE]
+        if tokenizer is None:
+            columns = {SOURCE: "texts"}
+            tokenizer = make_tokenizers(self.tokenizer, columns, folder, self._texts)[SOURCE]
+        config = dataclasses.replace(self.model_config(), encoder=self.encoder.settled())
+        model = Ranker(config, tokenizer)
+        model.start_from()
+        if self.start:
+            model.take_weights(self.start)
+        model.chunk_tokens, model.memory_tokens = self.train.chunk_tokens, self.train.memory_tokens
+        return model
+
+    def cache(self, model: Ranker) -> Cache:
+        side = model.candidates
+        fields: dict[str, Field] = {
+            "context": model.contexts,
+            "response": side,
+            "negatives": NegativesField(side),
+            "keys": KeysField(self.reader),
+            "scores": ScoresField(),
+        }
+        with bar("tokenising", None) as report:
+            return Cache.of(self.data.train, fields, report, self.reader.read)
+
+    def split(self, cache: Cache, model: Ranker) -> Split:
+        split = split_rows(self.data, cache, self.train.seed, self.reader.read_as_given)
+        return dataclasses.replace(split, rows=self._learned(cache.rows))
+
+    def _learned(self, count: int) -> NDArray[np.int64]:
+        """The numbers of the rows that are learned from, of a file of so many."""
+        rows, _ = hold_out(count, self.data.held_out, self.train.seed)
+        if self.data.rows is None or self.data.rows >= len(rows):
+            return rows
+        return np.sort(np.random.default_rng([self.train.seed, len(rows)]).permutation(rows)[: self.data.rows])
+
+    def rows(self, cache: Cache, rows: NDArray[np.int64], model: Ranker) -> RankingRows:
+        if self.loss.teacher != "none" and not len(cache.columns["scores"].ids):
+            raise TwofoldError(f"loss.teacher={self.loss.teacher}: {self.data.train} has no 'scores'; name a `teacher`")
+        drawn = self.train.negatives if model.joined else None
+        assert self.train.batch_rows
+        return RankingRows(cache, rows, self.train.batch_rows, self.train.seed, drawn)
+
+    def metrics(self, model: Ranker, rows: list[Row]) -> list[str]:
+        known = [name for name in super().metrics(model, rows) if name != "milliseconds"]
+        if model.joined:
+            known.remove("cosine")
+        asked = questions(self.reader, rows, self.train.candidates)  # what is wrong is said before the first epoch
+        fewest = min((len(one.candidates) for one in asked), default=math.inf)
+        return [name for name in known if not name.startswith("r@") or int(name[2:]) < fewest]
+
+    def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
+        if not rows:
+            return None
+        return lambda model: evaluate(model, rows, candidates=self.train.candidates, timed=0).metrics
+
+    @property
+    def reader(self) -> RankingReader:
+        data = self.data
+        return RankingReader(data.context, data.response, data.preface, data.form)
+
+    def _texts(self, columns: Sequence[str], report: Any) -> Iterator[str]:
+        for number, row in enumerate(self.reader.read(self.data.train), start=1):
+            yield from row.values["context"]
+            yield row.values["response"]
+            report(number)

@@ -1,0 +1,206 @@
+"""Text → text as a recipe: columns to read and to write, tokenizers trained on them, one or several decoders."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.config import DecoderPart, unstructure
+from twofold.data.batches import hold_out
+from twofold.data.cache import Cache
+from twofold.data.fields import TextField, TooLong
+from twofold.data.files import Row, Where, read_rows
+from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
+from twofold.data.training import TrainingRows
+from twofold.errors import TwofoldError
+from twofold.evaluation import evaluate
+from twofold.generate.options import GenerateOptions
+from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.model.config import MAIN, SOURCE
+from twofold.progress import bar
+from twofold.recipe.base import Recipe, Split
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to learn from."""
+
+    train: str | dict[str, str]
+    """A jsonl, tsv, csv or text file, each also .gz, a `datasets` folder, or columns to plain text files."""
+    source: str = "source"
+    """The column or key to read."""
+    target: str = "target"
+    """The column or key to write."""
+    dev: str | dict[str, str] | None = None
+    """Rows to judge by while training."""
+    held_out: int = 0
+    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    max_source: int = 128
+    """The most tokens of a source."""
+    max_target: int = 128
+    """The most tokens of a target."""
+    too_long: TooLong = "cut"
+    """What happens to longer ones: cut loses their tail and counts them in the log, refuse ends with the line."""
+
+    def __post_init__(self) -> None:
+        if self.dev and self.held_out:
+            raise ValueError("give dev or held_out, not both")
+        if self.held_out < 0 or self.max_source < 1 or self.max_target < 1:
+            raise ValueError("held_out must be at least 0, max_source and max_target at least 1")
+
+
+@dataclass(frozen=True)
+class TextRecipe(Recipe):
+    """A recipe whose decoders write text."""
+
+    data: DataConfig
+    decoder: DecoderPart | None = None
+    """The part that writes `data.target`."""
+    decoders: dict[str, DecoderSlot] | None = None
+    """Instead: several parts over one encoder, by name, each with its `target` column and `weight`."""
+    tie_embeddings: bool = False
+    """Whether encoder and decoders share one table of token vectors; needs a shared vocabulary."""
+    generate: GenerateOptions = field(default_factory=GenerateOptions)
+    """How the trained model writes unless told otherwise; evaluation while training is greedy."""
+
+    def __post_init__(self) -> None:
+        if (self.decoder is None) == (not self.decoders):
+            raise ValueError("give either `decoder` or `decoders`")
+        if self.tie_embeddings and not self.tokenizer.shared:
+            raise ValueError("tie_embeddings needs tokenizer.shared=true")
+
+    @classmethod
+    def prepared(cls, content: dict[str, Any]) -> dict[str, Any]:
+        return _with_slots(content)
+
+    def plain(self) -> dict[str, Any]:
+        content: dict[str, Any] = unstructure(self)
+        for slot in (content["decoders"] or {}).values():
+            slot.update(slot.pop("part"))
+        return {key: value for key, value in content.items() if value is not None}
+
+    def check(self) -> None:
+        self.model_config().check()
+
+    def model_config(self) -> ModelConfig:
+        """What the model is built from."""
+        data = self.data
+        slots = self.decoders or {MAIN: DecoderSlot(self.decoder or DecoderPart(), data.target)}
+        return ModelConfig(
+            encoder=self.encoder,
+            decoders=slots,
+            source=data.source,
+            max_source=data.max_source,
+            max_target=data.max_target,
+            too_long=data.too_long,
+            tie_embeddings=self.tie_embeddings,
+            generate=self.generate,
+        )
+
+    def model(self, folder: Path) -> Model:
+        config = self.model_config()
+        columns = {SOURCE: config.source, **{name: slot.target for name, slot in config.decoders.items()}}
+        own = self.encoder.own_tokenizer()
+        if own is not None:  # the weights it starts from belong to its tokens
+            del columns[SOURCE]
+        tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts)
+        if own is not None:
+            tokenizers[SOURCE] = own
+        model = Model(replace(config, encoder=self.encoder.settled()), tokenizers)
+        self.encoder.fill(model.encoder)
+        return model
+
+    def cache(self, model: Model) -> Cache:
+        fields: dict[str, TextField] = {SOURCE: model.source, **model.targets}
+        with bar("tokenising", None) as report:
+            cache = Cache.of(self.data.train, fields, report)
+        for name, cut in cache.cut.items():
+            if cut:
+                limit = "max_source" if name == SOURCE else "max_target"
+                warnings.warn(
+                    f"{cut:,} of {cache.rows:,} rows: '{fields[name].column}' is longer than data.{limit} and was cut",
+                    stacklevel=2,
+                )
+        return cache
+
+    def split(self, cache: Cache, model: Model) -> Split:
+        split = split_rows(self.data, cache, self.train.seed, read_rows)
+        if self.data.dev:
+            for one in (model.source, *model.targets.values()):
+                one.encode(split.judged)  # what is wrong with it is said now, not after the first epoch
+        return split
+
+    def rows(self, cache: Cache, rows: NDArray[np.int64], model: Model) -> TrainingRows:
+        train = self.train
+        return TrainingRows(cache, rows, model.source, model.targets, train.batch_tokens, train.batch_rows, train.seed)
+
+    def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
+        """Judges by the loss alone unless the recipe picks the best model by what it writes."""
+        if not rows:
+            return None
+        families = ["likelihood"] if self.train.best in ("loss", "perplexity") else None
+        options = replace(self.generate, beam=1, n_best=1, sample=False)
+        return lambda model: evaluate(model, rows, options, families=families).metrics
+
+    def _texts(self, columns: Sequence[str], report: Any) -> Iterator[str]:
+        for number, row in enumerate(read_rows(self.data.train), start=1):
+            for column in columns:
+                text = row.text(column)
+                yield from [text] if isinstance(text, str) else text
+            report(number)
+
+
+def _with_slots(content: dict[str, Any]) -> dict[str, Any]:
+    """Put the settings of each of several decoders apart from its target and weight."""
+    slots = content.get("decoders")
+    if not isinstance(slots, dict):
+        return content
+    apart = {}
+    for name, slot in slots.items():
+        if not isinstance(slot, dict):
+            raise TwofoldError(f"recipe.decoders.{name}: needs `kind` and `target`")
+        own = {key: slot[key] for key in ("target", "weight") if key in slot}
+        apart[name] = {"part": {key: value for key, value in slot.items() if key not in own}, **own}
+    return {**content, "decoders": apart}
+
+
+def make_tokenizers(
+    settings: TokenizerConfig,
+    columns: Mapping[str, str],
+    folder: Path,
+    texts: Callable[[Sequence[str], Any], Iterator[str]],
+) -> dict[str, TextTokenizer]:
+    """One for each name in `columns`, trained on the texts of its column unless it is in `folder` already."""
+    groups = [list(dict.fromkeys(columns.values()))] if settings.shared else [[one] for one in columns.values()]
+    found: dict[str, TextTokenizer] = {}
+    for group in groups:
+        if group[0] in found:
+            continue
+        path = folder / f"{groups.index(group)}.json"
+        if path.exists():
+            tokenizer = TextTokenizer.load(path)
+        else:
+            with bar("reading for the tokenizer", None) as report:
+                tokenizer = TextTokenizer.train(texts(group, report), settings)
+            tokenizer.save(path)
+        found.update(dict.fromkeys(group, tokenizer))
+    return {name: found[column] for name, column in columns.items()}
+
+
+def split_rows(data: Any, cache: Cache, seed: int, read: Callable[[Where], Iterator[Row]]) -> Split:
+    """All rows and those of `data.dev`, or `data.held_out` of them drawn by seed to judge by."""
+    if data.dev:
+        return Split(np.arange(cache.rows), list(read(data.dev)))
+    if not data.held_out:
+        return Split(np.arange(cache.rows), [])
+    if data.held_out >= cache.rows:
+        raise TwofoldError(f"data.held_out={data.held_out}: the training file has only {cache.rows} rows")
+    rows, held = hold_out(cache.rows, data.held_out, seed)
+    wanted = set(held.tolist())
+    return Split(rows, [row for number, row in enumerate(read(data.train)) if number in wanted])

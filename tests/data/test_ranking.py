@@ -1,0 +1,221 @@
+"""Ranking rows: every form of them, cut at the right end, and what tells equal texts."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import write_jsonl
+from twofold.data.fields import Field
+from twofold.data.files import Row
+from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField, text_key
+from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
+from twofold.errors import TwofoldError
+
+
+def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
+    where = write_jsonl(path / "rows.jsonl", rows)
+    return [dict(row.values) for row in RankingReader(**settings).read(where)]
+
+
+# --- the forms ---
+
+
+def test_a_pair_is_turns_and_a_response_without_negatives(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, {"context": "hi", "response": "hello"}, {"context": ["hi", "and"], "response": "yes", "x": 1}
+    )
+    assert found == [
+        {"context": ["hi"], "response": "hello", "negatives": []},
+        {"context": ["hi", "and"], "response": "yes", "negatives": []},
+    ]
+
+
+def test_given_negatives_and_scores_are_kept_in_their_order(tmp_path: Path) -> None:
+    row = {"context": "hi", "response": "a", "negatives": ["b", "", "c"], "scores": [3, 0.5, -1, 2]}
+    assert read(tmp_path, row) == [{**row, "context": ["hi"], "scores": [3.0, 0.5, -1.0, 2.0]}]
+
+
+def test_a_row_of_candidates_has_all_but_the_right_one_for_negatives(tmp_path: Path) -> None:
+    row = {"context": ["hi"], "candidates": ["a", "b", "c"], "label": 1}
+    assert read(tmp_path, row) == [{"context": ["hi"], "response": "b", "negatives": ["a", "c"]}]
+    where = write_jsonl(tmp_path / "given.jsonl", [row])
+    assert [dict(one.values) for one in RankingReader().read_as_given(where)] == [row]
+
+
+def test_the_scores_of_a_row_of_candidates_stay_with_their_candidates(tmp_path: Path) -> None:
+    row = {"context": ["hi"], "candidates": ["a", "b", "c"], "label": 1, "scores": [0.1, 0.7, 0.2]}
+    (found,) = read(tmp_path, row)
+    by_text = dict(zip([found["response"], *found["negatives"]], found["scores"], strict=True))
+    assert by_text == {"a": 0.1, "b": 0.7, "c": 0.2}
+
+
+def test_a_preface_stands_before_the_turns_and_may_be_missing(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"q": "hi", "a": "x", "persona": ["I fish.", "I row."]},
+        {"q": ["hi", "so"], "a": "x", "persona": "I fish."},
+        {"q": "hi", "a": "x", "persona": []},
+        {"q": "hi", "a": "x"},
+    ]
+    found = read(tmp_path, *rows, context="q", response="a", preface="persona")
+    contexts = [["I fish.", "I row.", "hi"], ["I fish.", "hi", "so"], ["hi"], ["hi"]]
+    assert [row["context"] for row in found] == contexts
+
+
+def test_what_is_null_is_not_there(tmp_path: Path) -> None:
+    """As in a table some rows of which have negatives, scores or candidates, and others have not."""
+    row = {"context": "hi", "response": "a", "negatives": None, "scores": None, "candidates": None, "label": None}
+    assert read(tmp_path, row) == [{"context": ["hi"], "response": "a", "negatives": []}]
+
+
+GOOD = {"context": "hi", "response": "yes"}
+PICKED = {"context": "hi", "candidates": ["a", "b"], "label": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"response": "yes"}, "no 'context' here"),
+        ({**GOOD, "context": " "}, "'context' is empty"),
+        ({**GOOD, "context": []}, "'context' is empty"),
+        ({**GOOD, "context": ["hi", 7]}, "'context' is neither a text nor a list of texts"),
+        ({"context": "hi"}, "no 'response' here"),
+        ({**GOOD, "response": ""}, "'response' is empty"),
+        ({**GOOD, "response": ["yes", "no"]}, "'response' is"),
+        ({**GOOD, "response": 7}, "'response' is neither"),
+        ({**GOOD, "negatives": "no"}, "'negatives' is not a list of texts"),
+        ({**GOOD, "negatives": ["no", 7]}, "'negatives' is not a list of texts"),
+        ({**GOOD, "negatives": ["\ud800"]}, "half a character"),
+        ({**GOOD, "scores": [1.0, 2.0]}, "'scores' must be 1 numbers"),
+        ({**GOOD, "negatives": ["no"], "scores": [1.0, "2"]}, "'scores' must be 2 numbers"),
+        ({**GOOD, "negatives": ["no"], "scores": [1.0, True]}, "'scores' must be 2 numbers"),
+        ({**GOOD, "negatives": ["no"], "scores": [1.0, float("nan")]}, "'scores' must be"),
+        ({**PICKED, "candidates": "ab"}, "'candidates' is not a list of texts"),
+        ({**PICKED, "candidates": []}, "'candidates' is empty"),
+        ({**PICKED, "candidates": ["a", None]}, "'candidates' is not a list of texts"),
+        ({**PICKED, "candidates": ["a", "\ud800"]}, "half a character"),
+        ({**PICKED, "label": 2}, "'label' must be from 0 to 1, not 2"),
+        ({**PICKED, "label": -1}, "'label' must be from 0 to 1, not -1"),
+        ({**PICKED, "label": True}, "'label' must be from 0 to 1, not True"),
+        ({"context": "hi", "candidates": ["a"]}, "'label' must be from 0 to 0, not None"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, row: dict[str, Any], says: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(row)}\n", encoding="utf-8")
+    with pytest.raises(TwofoldError) as caught:
+        list(RankingReader().read(str(path)))
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_published_form_is_one_file() -> None:
+    with pytest.raises(TwofoldError, match=r"data\.form=ubuntu_v2: name one file"):
+        RankingReader(form="ubuntu_v2").read({"context": "a.txt", "response": "b.txt"})
+
+
+# --- texts as ids ---
+
+TURNS = ["one hundred and two", "seven", "nine"]
+
+
+def side(tokenizer: TextTokenizer, limit: int, keep: Any, **settings: Any) -> SideField:
+    return SideField("context", tokenizer, limit, keep, **settings)
+
+
+@pytest.mark.parametrize("separator", [None, " and "])
+@pytest.mark.parametrize("prefix", ["", "two:"])
+def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
+    tokenizer: TextTokenizer, separator: str | None, prefix: str
+) -> None:
+    between = [tokenizer.separator] if separator is None else tokenizer.encode([separator])[0]
+    before = tokenizer.encode([prefix])[0] if prefix else []
+    one, two, three = tokenizer.encode(TURNS)
+    whole = [*one, *between, *two, *between, *three]
+    settings: dict[str, Any] = {"prefix": prefix, "separator": separator}
+    for room in (1, 3, len(whole) - 1, len(whole), len(whole) + 5):
+        limit = room + len(before) + len(tokenizer.frame)
+        cut = int(room < len(whole))
+        for keep, kept in (("tail", whole[-room:]), ("head", whole[:room])):
+            encoded = side(tokenizer, limit, keep, **settings).encode_texts([TURNS, "seven"])
+            assert encoded.ids[0] == before + kept
+            assert encoded.cut >= cut
+            assert len(encoded.ids[0]) + len(tokenizer.frame) <= limit
+
+
+def test_blanks_after_a_prefix_do_not_count(tokenizer: TextTokenizer) -> None:
+    one, other = (side(tokenizer, 20, "tail", prefix=prefix).encode_texts(["two"]).ids for prefix in ("one:", "one: "))
+    assert one == other == [tokenizer.encode(["one:"])[0] + tokenizer.encode(["two"])[0]]
+
+
+def test_a_limit_without_room_for_the_text_itself_is_refused(tokenizer: TextTokenizer) -> None:
+    length = len(tokenizer.encode(["two:"])[0]) + len(tokenizer.frame)
+    with pytest.raises(TwofoldError, match=f"a limit of {length} tokens leaves no room for the context itself"):
+        side(tokenizer, length, "tail", prefix="two:").encode_texts(["one"])
+
+
+@pytest.mark.parametrize("empty", ["", [], [""]])
+def test_an_empty_text_is_the_frame_alone_and_moves_no_other(tokenizer: TextTokenizer, empty: Any) -> None:
+    found = side(tokenizer, 20, "tail").encode_texts(["one", empty, ["two", "nine"]]).ids
+    one, two, nine = tokenizer.encode(["one", "two", "nine"])
+    assert found == [one, [], [*two, tokenizer.separator, *nine]]
+
+
+def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
+    field = NegativesField(SideField("response", tokenizer, 4, "head"))
+    rows = [Row(str(number), {"negatives": texts}) for number, texts in enumerate([["one", ""], [], ["1 2 3 4 5 6"]])]
+    encoded = field.encode(rows)
+    one, long = tokenizer.encode(["one"])[0], tokenizer.encode(["1 2 3 4 5 6"])[0][: 4 - len(tokenizer.frame)]
+    assert encoded.ids == [[len(one), *one, 0], [], [len(long), *long]]
+    assert encoded.cut == 1
+
+
+def test_a_row_without_scores_has_none() -> None:
+    rows = [Row("1", {"scores": [1.0, 2.0]}), Row("2", {})]
+    assert ScoresField().encode(rows).ids == [[1.0, 2.0], []]
+
+
+def test_all_that_decides_the_ids_is_told_to_the_cache(tokenizer: TextTokenizer) -> None:
+    other = TextTokenizer.train(["a b c"], TokenizerConfig(size=20))
+    sides = [side(one, 9, "tail") for one in (tokenizer, other)]
+    sides += [side(tokenizer, 8, "tail"), side(tokenizer, 9, "head"), side(tokenizer, 9, "tail", prefix="a")]
+    sides += [side(tokenizer, 9, "tail", separator="a"), SideField("response", tokenizer, 9, "tail")]
+    fields: list[Field] = [*sides, *map(NegativesField, sides), ScoresField(), KeysField(RankingReader())]
+    fields += [KeysField(RankingReader(preface="persona")), KeysField(RankingReader(form="convai2"))]
+    assert len({json.dumps(field.settings()) for field in fields}) == len(fields)
+
+
+# --- equal texts ---
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "CAFÉ at  7",
+        " café\tat\n7 ",
+        unicodedata.normalize("NFD", "café at 7"),
+        unicodedata.normalize("NFD", "CAFÉ AT 7"),
+        "ｃａｆé　at ７",
+        "café\u00a0at 7",
+    ],
+)
+def test_texts_that_differ_in_case_blanks_or_unicode_form_are_equal(other: str) -> None:
+    assert text_key(other) == text_key("café at 7")
+
+
+@pytest.mark.parametrize("other", ["cafe at 7", "café at 7.", "caféat 7", "café at", ""])
+def test_other_texts_are_not_equal(other: str) -> None:
+    assert text_key(other) != text_key("café at 7")
+
+
+def test_keys_are_those_of_the_context_the_response_and_each_negative() -> None:
+    row = Row("1", {"context": ["Hi ", "there"], "response": "Yes", "negatives": ["no", "YES"]})
+    (keys,) = KeysField(RankingReader()).encode([row]).ids
+    assert keys == [text_key(text) for text in ("hi there", "yes", "no", "yes")]
+    assert keys[1] == keys[3]
+    assert all(0 <= key < 1 << 64 for key in keys)

@@ -1,0 +1,217 @@
+"""What a backbone cannot be made from is refused in one line, and nothing that comes with it is run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from tests.encoders.tiny_backbones import POSITIONS, save
+from twofold.config import EncoderPart, structure
+from twofold.encoders import pretrained
+from twofold.encoders.pretrained import Config
+from twofold.errors import TwofoldError
+from twofold.types import Vocabulary
+
+STATES = frozenset(["states"])
+FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors"
+EVIL = "from pathlib import Path\nPath({!r}).touch()\n"
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save("bert", tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(saved, tmp_path / "spoilt"))
+
+
+def config_of(name: Path | str) -> Config:
+    found = structure({"kind": "pretrained", "name": str(name)}, EncoderPart)
+    assert isinstance(found, Config)
+    return found
+
+
+def vocabulary(size: int = 100, limit: int = 20) -> Vocabulary:
+    return Vocabulary(size, limit, pad=0, unknown=1, start=2, end=3)
+
+
+def build_and_fill(config: Config) -> None:
+    config.fill(config.build(vocabulary(), STATES))
+
+
+def refused(act: Callable[[], Any]) -> str:
+    with pytest.raises(TwofoldError) as caught:
+        act()
+    line = str(caught.value)
+    assert "\n" not in line
+    assert len(line) < 600
+    return line
+
+
+def change(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "no/such", "./no-such-folder", "no-such-name"])
+@pytest.mark.parametrize("act", [Config.settled, Config.spec, Config.own_tokenizer, build_and_fill])
+def test_a_folder_that_is_not_there(name: str, act: Callable[[Config], Any]) -> None:
+    start = time.perf_counter()
+    line = refused(lambda: act(config_of(name)))
+    assert line.startswith(f"{name}: could not be loaded (there is no such folder, and from the hub: ")
+    assert FOLDER in line
+    assert time.perf_counter() - start < 2
+
+
+def test_the_default_without_its_package_names_the_line_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str, remedy: str) -> Path:
+        raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
+
+    monkeypatch.setattr(pretrained, "packaged_folder", missing)
+    assert pretrained.folder_of("default") == "sentence-transformers/all-MiniLM-L6-v2"
+    monkeypatch.setattr(pretrained, "DEFAULT_HUB", "no/such-model")  # the real one may lie in a user's cache
+    for act in (Config.settled, Config.own_tokenizer):
+        line = refused(lambda act=act: act(Config()))  # type: ignore[misc]
+        assert line.startswith("default: could not be loaded (")
+        assert line.endswith("; pip install 'twofold[default]'")
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    assert refused(config_of(folder).own_tokenizer).startswith(f"{folder}: has no tokenizer; {FOLDER}")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\0\xff"])
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_tokenizer(file: str, content: str, folder: Path) -> None:
+    (folder / file).write_text(content)
+    assert str(folder) in refused(config_of(folder).own_tokenizer)
+
+
+def test_a_tokenizer_without_special_tokens(folder: Path) -> None:
+    about = json.loads((folder / "tokenizer_config.json").read_text())
+    kept = {key: value for key, value in about.items() if not key.endswith("_token")}
+    (folder / "tokenizer_config.json").write_text(json.dumps(kept))
+    assert refused(config_of(folder).own_tokenizer) == (f"{folder}: its tokenizer has no token that could serve as pad")
+
+
+def test_more_tokens_than_the_backbone_knows(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([f"new{number}" for number in range(160)])
+    tokenizer.save_pretrained(folder)
+    config = config_of(folder)
+    size = len(config.own_tokenizer())
+    line = refused(lambda: config.build(vocabulary(size), STATES))
+    assert line == f"{folder} knows 160 tokens, the tokenizer {size}; use the backbone's own"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"model_type": "no-such-type"}', '{"model_type": 3}'])
+def test_a_damaged_config(content: str, folder: Path) -> None:
+    (folder / "config.json").write_text(content)
+    for act in (Config.settled, build_and_fill):
+        assert refused(lambda act=act: act(config_of(folder))).startswith(f"{folder}: ")  # type: ignore[misc]
+
+
+def test_settings_that_contradict_each_other(folder: Path) -> None:
+    change(folder / "config.json", num_attention_heads=3)
+    line = refused(lambda: build_and_fill(config_of(folder)))
+    assert "not a multiple of the number of attention heads" in line
+
+
+def test_a_saved_architecture_that_this_version_does_not_know() -> None:
+    line = refused(lambda: build_and_fill(Config("gone", architecture={"model_type": "of-the-future"})))
+    assert "of-the-future" in line
+    assert line.endswith("; its architecture may need another version of transformers")
+
+
+def test_weights_as_a_pickle(folder: Path, tmp_path: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    line = refused(lambda: build_and_fill(config_of(folder)))
+    assert "no file named model.safetensors" in line
+    assert FOLDER in line
+
+
+@pytest.mark.parametrize("spoil", [lambda whole: whole[: len(whole) // 2], lambda _: b"", lambda _: b"\xff" * 100])
+def test_damaged_weights(spoil: Callable[[bytes], bytes], folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(spoil(file.read_bytes()))
+    assert refused(lambda: build_and_fill(config_of(folder))).startswith(f"{folder}: could not be loaded (")
+
+
+def test_weights_that_are_not_all_there(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    lost = ["encoder.layer.1.output.dense.weight", "encoder.layer.1.output.dense.bias"]
+    save_file({name: value for name, value in tensors.items() if name not in lost}, file, {"format": "pt"})
+    line = refused(lambda: build_and_fill(config_of(folder)))
+    assert line.startswith(f"{folder}: its weights lack {lost[0]}, {lost[1]}, or have them in another size; {FOLDER}")
+
+
+def test_weights_of_another_size(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    change(folder / "config.json", intermediate_size=48)
+    line = refused(lambda: build_and_fill(config_of(folder)))
+    assert "its weights lack encoder.layer.0.intermediate.dense.weight, " in line
+    assert " and 3 more, or have them in another size" in line
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_pooler_may_be_missing(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    assert any(name.startswith("pooler.") for name in tensors)
+    kept = {name: value for name, value in tensors.items() if not name.startswith("pooler.")}
+    save_file(kept, file, {"format": "pt"})
+    build_and_fill(config_of(folder))
+
+
+def test_an_architecture_that_is_code_is_refused_and_not_run(folder: Path, tmp_path: Path) -> None:
+    (folder / "evil.py").write_text(EVIL.format(str(tmp_path / "ran")))
+    change(folder / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    assert "custom code" in refused(config_of(folder).settled)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_code_beside_a_known_architecture_is_not_run(folder: Path, tmp_path: Path) -> None:
+    (folder / "evil.py").write_text(EVIL.format(str(tmp_path / "ran")))
+    change(folder / "config.json", auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    change(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}, tokenizer_class="T")
+    config = config_of(folder).settled()
+    config.own_tokenizer()
+    build_and_fill(config)
+    assert config.architecture is not None
+    assert "auto_map" not in config.architecture
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "gpt2", "mpnet", "roberta"])
+def test_limits_beyond_the_positions_that_the_backbone_knows(family: str, tmp_path: Path) -> None:
+    config = config_of(save(family, tmp_path / family))
+    tokens = torch.full((1, POSITIONS), 5)
+    encoder = config.build(vocabulary(limit=POSITIONS), STATES)
+    encoder.backbone(input_ids=tokens)  # every place has a vector
+    line = refused(lambda: config.build(vocabulary(limit=POSITIONS + 1), STATES))
+    reads = f"reads at most {POSITIONS} tokens, the limits ask for {POSITIONS + 1}"
+    assert line == f"{config.name} {reads}; lower max_context and max_candidate"
+
+
+def test_without_a_limit_of_positions_any_length_will_do(tmp_path: Path) -> None:
+    config_of(save("t5", tmp_path / "t5")).build(vocabulary(limit=10_000), STATES)

@@ -1,0 +1,229 @@
+"""How a ranker learns: gradients within bounded memory are those of the plain batch, losses those of a loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conftest import decoder, encoder
+from tests.rankers import GIVEN, PAIRS, batch_of, gradients, small_ranker
+from twofold.config import DecoderPart
+from twofold.data.ranking_batches import RankingBatch
+from twofold.data.tokenizer import TextTokenizer
+from twofold.model import Ranker, RankingLoss
+
+RANKERS = {
+    "bi": decoder("bi", reduction="attention", normalise="candidates"),
+    "poly": decoder("poly"),
+    "poly-first": decoder("poly", code_kind="first", codes=4, output_scale=2.0),
+    "poly-multihead": decoder("poly", attention="multihead", heads=2, normalise="none"),
+    "cross": decoder("cross", output_scale=2.0),
+}
+TEACHERS = {
+    "labels": RankingLoss(),
+    "margins": RankingLoss(teacher="margin_mse", teacher_weight=0.5),
+    "shares": RankingLoss(teacher="kl", teacher_weight=2.0, label_weight=0.25, temperature=1.5),
+}
+each_ranker = pytest.mark.parametrize("ranks", RANKERS.values(), ids=RANKERS)
+LARGE = 1 << 20
+Gradients = dict[str, Tensor]
+
+
+def learning(tokenizer: TextTokenizer, ranks: DecoderPart, dropout: float = 0.0, **settings: Any) -> Ranker:
+    return small_ranker(tokenizer, encoder("transformer", dropout=dropout, layers=1), ranks, **settings).train()
+
+
+def learned(ranker: Ranker, batch: RankingBatch, chunk: int, memory: int, seed: int = 0) -> tuple[float, Gradients]:
+    """The loss and the gradients that a training step would see."""
+    ranker.chunk_tokens, ranker.memory_tokens = chunk, memory
+    torch.manual_seed(seed)
+    loss = ranker.backward(batch, ranker.counts(batch))["main"]
+    assert loss.count == len(batch)
+    return float(loss.sum), gradients(ranker)
+
+
+def assert_near(found: Tensor, expected: Tensor, within: float) -> None:
+    """No value is off by more than its share of the largest."""
+    assert (found - expected).abs().max() <= within * max(1.0, float(expected.abs().max()))
+
+
+def check_same(found: tuple[float, Gradients], expected: tuple[float, Gradients], within: float = 1e-5) -> None:
+    assert found[0] == pytest.approx(expected[0], abs=within, rel=within)
+    assert found[1].keys() == expected[1].keys()
+    for name, value in found[1].items():
+        assert_near(value, expected[1][name], within)
+
+
+@each_ranker
+def test_reading_twice_gives_the_gradients_of_reading_once_with_dropout(
+    tokenizer: TextTokenizer, ranks: DecoderPart
+) -> None:
+    ranker = learning(tokenizer, ranks, dropout=0.3)
+    batch = batch_of(ranker, GIVEN)
+    once = learned(ranker, batch, 30, LARGE)
+    check_same(learned(ranker, batch, 30, 0), once)
+    assert learned(ranker, batch, 30, 0, seed=1)[0] != pytest.approx(once[0], abs=1e-3)
+
+
+@each_ranker
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_size_of_the_pieces_does_not_change_the_gradients(
+    tokenizer: TextTokenizer, ranks: DecoderPart, separate: bool
+) -> None:
+    if separate and ranks is RANKERS["cross"]:
+        pytest.skip("both sides are read as one")
+    ranker = learning(tokenizer, ranks, separate=separate)
+    batch = batch_of(ranker, GIVEN)
+    loss = ranker.loss(batch)
+    loss.backward()  # type: ignore[no-untyped-call]
+    plain = (loss.item() * len(batch), gradients(ranker))
+    for chunk, memory in ((LARGE, LARGE), (30, 0), (1, 0)):
+        check_same(learned(ranker, batch, chunk, memory), plain)
+
+
+@pytest.mark.parametrize("loss", TEACHERS.values(), ids=TEACHERS)
+@pytest.mark.parametrize("kind", ["bi", "poly-first"])
+def test_given_negatives_and_a_teacher_are_learned_from_within_bounded_memory_too(
+    tokenizer: TextTokenizer, kind: str, loss: RankingLoss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = learning(tokenizer, RANKERS[kind], loss=loss)
+    batch = batch_of(ranker, GIVEN)
+    plain = ranker.loss(batch)
+    plain.backward()  # type: ignore[no-untyped-call]
+    expected = (plain.item() * len(batch), gradients(ranker))
+    check_same(learned(ranker, batch, 20, 0), expected)
+    for block in (1, 100):  # contexts one by one, or some at a time
+        monkeypatch.setattr("twofold.model.ranking.BLOCK", block)
+        check_same(learned(ranker, batch, 20, 0), expected)
+        check_same(learned(ranker, batch, LARGE, LARGE), expected)
+
+
+@each_ranker
+def test_gradients_of_two_batches_add_up(tokenizer: TextTokenizer, ranks: DecoderPart) -> None:
+    ranker = learning(tokenizer, ranks, dropout=0.3)
+    found = []
+    for memory in (LARGE, 0):
+        ranker.chunk_tokens, ranker.memory_tokens = 20, memory
+        torch.manual_seed(3)
+        losses = [ranker.backward(batch_of(ranker, rows), {"main": 5})["main"] for rows in (PAIRS[:2], PAIRS[2:])]
+        found.append((sum(float(loss.sum) for loss in losses), gradients(ranker)))
+    check_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("kind", ["bi", "poly", "cross"])
+def test_only_a_batch_too_large_for_memory_is_read_twice(tokenizer: TextTokenizer, kind: str) -> None:
+    ranker = learning(tokenizer, RANKERS[kind])
+    batch = batch_of(ranker, PAIRS)
+    read: list[bool] = []
+    ranker.encoder.register_forward_hook(lambda *_: read.append(torch.is_grad_enabled()))
+    learned(ranker, batch, 20, LARGE)
+    pieces, once = len(read), all(read)
+    assert pieces > 2
+    assert once
+    read.clear()
+    learned(ranker, batch, 20, 0)
+    assert read == [False] * pieces + [True] * pieces
+    read.clear()
+    learned(ranker, batch, LARGE, 0)
+    assert read == ([True] if kind == "cross" else [False, False, True, True])
+
+
+@pytest.mark.parametrize("kind", ["bi", "poly-first", "poly-multihead", "cross"])
+def test_bounded_memory_goes_with_half_precision(tokenizer: TextTokenizer, kind: str) -> None:
+    ranker = learning(tokenizer, RANKERS[kind])
+    batch = batch_of(ranker, GIVEN)
+    exact = learned(ranker, batch, 20, LARGE)
+    ranker.precision = torch.bfloat16
+    once, twice = learned(ranker, batch, 20, LARGE), learned(ranker, batch, 20, 0)
+    check_same(twice, once, within=3e-2)
+    assert once[0] == pytest.approx(exact[0], rel=0.05)
+
+
+# --- losses against a loop ---
+
+
+def key(text: str | list[str]) -> str:
+    return " ".join((text if isinstance(text, str) else " ".join(text)).lower().split())
+
+
+def cross_entropy(right: float, wrong: Sequence[float]) -> float:
+    most = max([right, *wrong])
+    return most - right + math.log(math.fsum(math.exp(one - most) for one in (right, *wrong)))
+
+
+def teacher_loss(loss: RankingLoss, own: Sequence[float], teacher: Sequence[float]) -> float:
+    if loss.teacher == "margin_mse":
+        gaps = [(own[0] - mine - (teacher[0] - theirs)) ** 2 for mine, theirs in zip(own[1:], teacher[1:], strict=True)]
+        return math.fsum(gaps) / len(gaps)
+    heat = loss.temperature
+    logs = [-cross_entropy(one / heat, [other / heat for other in own if other is not one]) for one in own]
+    wanted = [-cross_entropy(one / heat, [other / heat for other in teacher if other is not one]) for one in teacher]
+    return math.fsum(math.exp(one) * (one - mine) for one, mine in zip(wanted, logs, strict=True))
+
+
+def expected_loss(ranker: Ranker, rows: Sequence[Mapping[str, Any]], scale: float) -> float:
+    """The sum over all rows, from the scores of their texts."""
+    config, total = ranker.config.loss, 0.0
+    responses = [(row["response"], row["context"]) for row in rows]
+    everything = responses + [(text, None) for row in rows for text in row.get("negatives", [])]
+    texts = [text for text, _ in everything]
+    table = (scale * ranker.score([row["context"] for row in rows], ranker.prepare(texts))).tolist()
+    for number, (row, scores) in enumerate(zip(rows, table, strict=True)):
+        context, response = row["context"], row["response"]
+        wrong = [
+            scores[place]
+            for place, (text, owner) in enumerate(everything)
+            if place != number and key(text) != key(response) and (owner is None or key(owner) != key(context))
+        ]
+        total += config.label_weight * cross_entropy(scores[number], wrong)
+        if config.teacher != "none" and "scores" in row:
+            own = [scores[texts.index(text)] for text in (response, *row["negatives"])]
+            total += config.teacher_weight * teacher_loss(config, own, row["scores"])
+    return total
+
+
+REPEATED: list[dict[str, Any]] = [
+    *GIVEN,
+    {"context": ["one hundred", "and two  seven"], "response": "another answer to the first"},
+    {"context": "twelve", "response": " 2045 ", "negatives": ["2045", "102 AND 7", "12"]},
+]
+"""The first context again, and the fourth response, which is given as wrong to its own row too."""
+
+
+@pytest.mark.parametrize("loss", TEACHERS.values(), ids=TEACHERS)
+@pytest.mark.parametrize(("kind", "scale"), [("bi", 1.0), ("poly", 1.0), ("poly-first", 2.0), ("poly-multihead", 1.0)])
+def test_a_loss_is_that_of_a_loop(tokenizer: TextTokenizer, kind: str, scale: float, loss: RankingLoss) -> None:
+    ranker = learning(tokenizer, RANKERS[kind], loss=loss).eval()
+    expected = expected_loss(ranker, REPEATED, scale)
+    batch = batch_of(ranker, REPEATED)
+    assert ranker.losses(batch)["main"].sum.item() == pytest.approx(expected, rel=1e-5)
+    assert ranker.loss(batch).item() == pytest.approx(expected / len(REPEATED), rel=1e-5)
+
+
+def test_the_loss_of_a_cross_encoder_is_that_of_a_loop(tokenizer: TextTokenizer) -> None:
+    ranker = learning(tokenizer, RANKERS["cross"]).eval()
+    batch = batch_of(ranker, GIVEN, drawn=2)
+    texts = [row["response"] for row in GIVEN] + [text for row in GIVEN for text in row.get("negatives", [])]
+    assert batch.drawn is not None
+    expected = 0.0
+    for row, drawn in zip(GIVEN, batch.drawn.tolist(), strict=True):
+        pairs = [(row["context"], text) for text in (row["response"], *(texts[one] for one in drawn))]
+        right, *wrong = (2 * ranker.score_pairs(pairs)).tolist()
+        expected += cross_entropy(right, wrong)
+    assert ranker.losses(batch)["main"].sum.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_may_be_as_right_as_the_response_is_not_wrong(tokenizer: TextTokenizer) -> None:
+    allowed = batch_of(learning(tokenizer, RANKERS["bi"]), REPEATED).allowed
+    masked = {(row, column) for row, column in np.argwhere(~allowed).tolist()}
+    # Seven responses, then the negatives of rows 0 (two), 1 (one), 3 (three) and 6 (three).
+    contexts, responses = {(0, 5), (5, 0)}, {(3, 6), (6, 3)}
+    given = {(1, 10), (3, 13), (6, 13), (0, 14)}
+    assert allowed.shape == (7, 16)
+    assert masked == contexts | responses | given

@@ -1,0 +1,183 @@
+"""What holds for every encoder under every ranking decoder, with one tower or two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+
+from tests.conftest import decoder, encoder
+from tests.rankers import GIVEN, PAIRS, batch_of, gradients, small_ranker
+from tests.test_contracts import SYMBOLS, every, gives, still, widened
+from twofold.config import DecoderPart, EncoderPart, kinds
+from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders.cross import Config as CrossConfig
+from twofold.errors import TwofoldError
+from twofold.model import Ranker
+from twofold.model.ranking import Pieces
+from twofold.types import Batch, DecoderConfig
+
+CAUSAL = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, **SYMBOLS}
+ENCODERS: dict[str, EncoderPart] = {
+    **{kind: still(encoder(kind)) for kind in kinds("encoders")},
+    "rnn-causal": still(encoder("rnn", bidirectional=False)),
+    "transformer-causal": still(encoder("transformer", causal=True)),
+    "pretrained-causal": still(encoder("pretrained", architecture=CAUSAL)),
+}
+each_encoder = pytest.mark.parametrize("reads", ENCODERS.values(), ids=ENCODERS)
+each_ranker = pytest.mark.parametrize("ranks", every("decoders", decoder, ranking=True))
+each_ranker_of_two_towers = pytest.mark.parametrize("ranks", [decoder("bi"), decoder("poly")], ids=["bi", "poly"])
+CONTEXTS = [pair["context"] for pair in PAIRS]
+RESPONSES = [str(pair["response"]) for pair in PAIRS]
+
+
+def ranker_of(tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart, separate: bool = False) -> Ranker:
+    """A ranker, if the two fit, whose towers differ and no tensor of which is what a new ranker has anyway."""
+    if not cast(DecoderConfig, ranks).needs() <= gives(reads):
+        pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
+    ranker = small_ranker(tokenizer, reads, ranks, separate=separate)
+    with torch.no_grad():
+        for value in ranker.state_dict().values():
+            value.add_(torch.rand_like(value) / 10)
+    return ranker
+
+
+def scores(ranker: Ranker) -> torch.Tensor:
+    return ranker.score(CONTEXTS, ranker.prepare(RESPONSES))
+
+
+@each_encoder
+@each_ranker
+def test_scores_do_not_depend_on_what_is_read_beside(
+    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+) -> None:
+    ranker = ranker_of(tokenizer, reads, ranks)
+    together = scores(ranker)
+    assert together.shape == (len(PAIRS), len(PAIRS))
+    for row, column in ((0, 0), (1, 3)):
+        alone = ranker.score([CONTEXTS[row]], ranker.prepare([RESPONSES[column]]))[0, 0]
+        torch.testing.assert_close(together[row, column], alone, atol=1e-5, rtol=1e-5)
+
+
+@each_encoder
+@each_ranker
+def test_more_columns_of_padding_change_nothing_that_is_kept(
+    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+) -> None:
+    ranker = ranker_of(tokenizer, reads, ranks)
+    frame, vocabulary, contexts = tokenizer.frame, ranker._vocabulary(), ranker.contexts.encode_texts(CONTEXTS).ids
+    if ranker.joined:
+        batch = Pieces.joint(list(zip(contexts, tokenizer.encode(RESPONSES), strict=True)), frame, vocabulary)
+    else:
+        batch = Pieces.alone(contexts, frame, vocabulary)
+    segments = None if batch.segments is None else torch.cat([batch.segments, batch.segments[:, :3] * 0], 1)
+    wide = Batch(*widened(batch.tokens, batch.mask), segments=segments)
+    for training in (False, True):
+        ranker.train(training)
+        torch.testing.assert_close(kept(ranker, wide), kept(ranker, batch), atol=1e-5, rtol=1e-5)
+
+
+def kept(ranker: Ranker, batch: Batch) -> list[torch.Tensor]:
+    """All that the decoder keeps of a batch, as far as it is there."""
+    hidden, head = ranker.encoder(batch), ranker.head
+    if ranker.joined:
+        return [head.joint(hidden)]
+    contexts = head.context(hidden)
+    mask = torch.ones(contexts.vectors.shape[:2]).bool() if contexts.mask is None else contexts.mask
+    return [contexts.vectors[mask], mask, head.candidate(hidden)]
+
+
+@each_encoder
+@each_ranker
+def test_every_parameter_that_learns_gets_a_gradient(
+    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+) -> None:
+    if reads == ENCODERS["rnn"] and getattr(ranks, "reduction", None) == "first":
+        pytest.skip("at the first position of two directions nothing has been read forwards")
+    check_gradients(ranker_of(tokenizer, reads, ranks))
+
+
+@each_encoder
+@each_ranker_of_two_towers
+def test_every_parameter_of_two_towers_gets_a_gradient(
+    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+) -> None:
+    check_gradients(ranker_of(tokenizer, reads, ranks, separate=True))
+
+
+def check_gradients(ranker: Ranker) -> None:
+    batch = batch_of(ranker.train(), GIVEN)
+    ranker.backward(batch, ranker.counts(batch))
+    found = gradients(ranker)
+    learning = [name for name, value in ranker.named_parameters() if value.requires_grad]
+    assert learning
+    assert [name for name in learning if name not in found or not found[name].any()] == []
+    assert all(value.isfinite().all() for value in found.values())
+
+
+@pytest.mark.parametrize("kind", kinds("encoders"))
+@each_ranker
+def test_a_saved_and_loaded_ranker_gives_the_same_scores(
+    tokenizer: TextTokenizer, kind: str, ranks: DecoderPart, tmp_path: Path
+) -> None:
+    check_saving(ranker_of(tokenizer, ENCODERS[kind], ranks), tmp_path / "saved")
+
+
+@pytest.mark.parametrize("kind", kinds("encoders"))
+@each_ranker_of_two_towers
+def test_two_saved_and_loaded_towers_give_the_same_scores(
+    tokenizer: TextTokenizer, kind: str, ranks: DecoderPart, tmp_path: Path
+) -> None:
+    check_saving(ranker_of(tokenizer, ENCODERS[kind], ranks, separate=True), tmp_path / "saved")
+
+
+def check_saving(ranker: Ranker, folder: Path) -> None:
+    ranker.save_pretrained(folder)
+    loaded = Ranker.from_pretrained(folder)
+    assert loaded.config == ranker.config
+    assert torch.equal(scores(loaded), scores(ranker))
+    best, expected = loaded.rank("seven", RESPONSES, k=3), ranker.rank("seven", RESPONSES, k=3)
+    assert [(hit.id, hit.score) for hit in best] == [(hit.id, hit.score) for hit in expected]
+
+
+@pytest.mark.parametrize("kind", kinds("encoders"))
+def test_a_cross_encoder_as_it_comes_sees_the_candidate_after_a_long_context(
+    tokenizer: TextTokenizer, kind: str
+) -> None:
+    ranker = small_ranker(tokenizer, ENCODERS[kind], CrossConfig())
+    context = "one two three four five six seven eight nine ten"
+    one, other = ranker.score_pairs([(context, "1"), (context, "2")]).tolist()
+    assert one != other
+    check_gradients(ranker)
+
+
+@pytest.mark.parametrize("kind", kinds("encoders"))
+def test_a_tower_of_the_candidates_own_begins_with_the_same_weights(tokenizer: TextTokenizer, kind: str) -> None:
+    one = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"))
+    two = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"), separate=True)
+    assert torch.equal(scores(one), scores(two))
+
+
+def test_a_tower_of_the_candidates_own_begins_with_the_weights_of_a_ranker_of_one_tower(
+    tokenizer: TextTokenizer, tmp_path: Path
+) -> None:
+    one = small_ranker(tokenizer, encoder("rnn"), decoder("bi"))
+    one.save_pretrained(tmp_path / "saved")
+    two = small_ranker(tokenizer, encoder("rnn"), decoder("bi"), seed=1, separate=True)
+    two.take_weights(tmp_path / "saved")
+    assert torch.equal(scores(two), scores(one))
+
+
+def test_two_towers_do_not_go_with_texts_read_as_one(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(TwofoldError, match="separate: the decoder 'cross' reads both sides as one text"):
+        small_ranker(tokenizer, encoder("rnn"), decoder("cross"), separate=True)
+
+
+def test_codes_that_are_not_there_are_masked(tokenizer: TextTokenizer) -> None:
+    ranker = small_ranker(tokenizer, encoder("rnn"), decoder("poly", code_kind="first", codes=30))
+    contexts = ranker.embed_contexts(CONTEXTS)
+    lengths = [len(ids) + 1 for ids in ranker.contexts.encode_texts(CONTEXTS).ids]
+    assert contexts.mask is not None
+    assert contexts.mask.sum(1).tolist() == lengths
