@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 DATA = Path(os.environ.setdefault("TWOFOLD_DATA", str(ROOT.parent / "shared" / "data")))
 
 
@@ -27,7 +28,7 @@ def save(name: str, measured: dict[str, Any]) -> None:
         "machine": f"{os.cpu_count()} cores {platform.machine()}, {torch.get_num_threads()} thread(s)",
         "torch": torch.__version__.split("+")[0],
     }
-    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**about, **measured}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path.relative_to(ROOT)}", file=sys.stderr)

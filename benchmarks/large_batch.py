@@ -39,7 +39,6 @@ def batch(rows: int) -> RankingBatch:
         allowed=np.ones((rows, rows), bool),
         drawn=None,
         scores=[np.empty(0, np.float32)] * rows,
-        rows=rows,
     )
 
 

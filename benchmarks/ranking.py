@@ -6,16 +6,18 @@ A training that is in the folder of --runs already is resumed, so a finished one
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
-from _common import DATA, ROOT, cpu_minutes, need, save, train
+import numpy as np
+from _common import DATA, RESULTS, ROOT, cpu_minutes, need, save, train
 
 import twofold
 from twofold.data.files import read_rows
 from twofold.evaluation.ranking import milliseconds, questions, score_questions
-from twofold.ranks import places, recall, summary
+from twofold.ranks import paired_bootstrap, places, recall, summary
 
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
@@ -60,9 +62,23 @@ def judge(name: str, model: Any, data: str, about: dict[str, Any]) -> None:
     metrics["milliseconds"] = milliseconds(model, asked[:: len(asked) // 100][:100])
     print(f"{name}: {metrics}", flush=True)
     candidates = sorted({len(one.candidates) for one in asked})
-    right = [round(recall(place, 1), 4) for place in found]
+    right = " ".join(f"{recall(place, 1):.4g}" for place in found)
     content = {"data": data, **about, "metrics": metrics, "examples": len(asked), "candidates": candidates}
     save(f"ranking/{name}", {**content, "right": right})
+
+
+def compare() -> None:
+    """Which ranker is ahead on each data set, R@1 by a paired bootstrap over the rows of dev."""
+    found = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "ranking").glob("*.json"))}
+    lines = []
+    for first, second in itertools.combinations(found, 2):
+        if found[first]["data"] == found[second]["data"]:
+            ours, theirs = (np.array(found[name]["right"].split(), float) for name in (second, first))
+            interval = paired_bootstrap(ours, theirs)
+            ahead = second if interval.low > 0 else first if interval.high < 0 else None
+            shown = [round(one, 4) for one in (interval.difference, interval.low, interval.high)]
+            lines.append({"of": second, "to": first, "difference": shown[0], "interval": shown[1:], "ahead": ahead})
+    save("ranking_compared", {"metric": "r@1", "confidence": 0.95, "pairs": lines})
 
 
 def main() -> None:
@@ -87,6 +103,7 @@ def main() -> None:
         about = {"recipe": recipe, "changes": [one for one in changed if "data.train" not in one], "parameters": size}
         about |= {"training_cpu_minutes": cpu_minutes(options.runs / name), "pairs_seen": seen}
         judge(name, model, data, about)
+    compare()
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_a_batch_holds_what_stands_in_its_rows(ranker: Ranker) -> None:
     given = [[texts[one] for one in numbers] for numbers in batch.negatives]
     assert given == [row.get("negatives", []) for row in ROWS]
     assert [one.tolist() for one in batch.scores] == [row.get("scores", []) for row in ROWS]
-    assert (batch.sizes, batch.rank, batch.rows, len(batch)) == ([len(texts)], 0, len(ROWS), len(ROWS))
+    assert (batch.sizes, batch.rank, len(batch)) == ([len(texts)], 0, len(ROWS))
     assert batch.tokens == sum(map(len, contexts)) + sum(map(len, batch.candidates))
 
 
@@ -102,7 +102,7 @@ def test_the_shares_of_several_processes_make_the_batch_of_one(ranker: Ranker, w
     assert {key: one for share in shares for key, one in described(share).items()} == described(whole)
     gathered = []
     for rank, share in enumerate(shares):
-        assert (share.rank, share.sizes, share.rows) == (rank, shares[0].sizes, len(ROWS))
+        assert (share.rank, share.sizes) == (rank, shares[0].sizes)
         assert list(map(plain, share.candidates)) == list(map(plain, shares[0].candidates))
         assert set(share.right.tolist()) <= set(share.own)
         assert all(set(numbers.tolist()) <= set(share.own) for numbers in share.negatives)

@@ -41,8 +41,6 @@ class RankingBatch:
     """(contexts, negatives): the wrong candidates to read each context with, where the two are read as one."""
     scores: list[NDArray[np.float32]]
     """A teacher's scores of each context's response and given negatives; empty where there is no teacher."""
-    rows: int
-    """How many contexts all processes have."""
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -106,7 +104,6 @@ class RankingRows:
             allowed=pool.allowed[own][:, order],
             drawn=None if drawn is None else place[drawn],
             scores=[column["scores"].row(rows[row]) for row in own],
-            rows=len(rows),
         )
 
     def _draw(self, rows: NDArray[np.int64], pool: _Pool, own: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
