@@ -18,12 +18,12 @@ ASKED = (
 )
 HELD_OUT = 300
 SEED = 1
-CROSS_ROWS, CROSS_JUDGED = 512, 150
+ROWS, CROSS_ROWS, CROSS_JUDGED = 2560, 384, 150
 
 
 def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
     """Three rankers on the embedded default, each a minute or so of two cores."""
-    data = {"train": str(train), "max_context": 48, "max_candidate": 48}
+    data = {"train": str(train), "rows": ROWS, "max_context": 48, "max_candidate": 48}
     encoder = {"kind": "pretrained", "name": "default"}
     settings = {"epochs": 1, "learning_rate": 1e-4, "log_every": 10}
     codes = {"decoders.main.codes": 20}
@@ -79,42 +79,34 @@ def demo(out: Path | None) -> None:
                 raise click.Abort
         models = {name: api.load_ranker(folder / name) for name in ("bi", "poly", "cross")}
     texts = [str(row["response"]) for row in rows]
-    _compare(models, held, texts)
-    _answer(models["poly"], texts)
+    ready = _compare(models, held, texts)
+    for question in ASKED:
+        click.echo(f"\n{question}")
+        for hit in models["poly"].rank(question, ready["poly"], k=3):
+            click.echo(f"{hit.score:8.2f}  {hit.text}")
     if out:
         click.echo(f'\nThe models are in {out}; try: twofold rank {out}/poly --candidates FILE "your question"')
 
 
-def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> None:
-    """One line for each ranker, on rows that none has learned from."""
+def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> dict[str, Any]:
+    """One line for each ranker, on rows that none has learned from; gives back what they keep of all functions."""
     from twofold import api
-    from twofold.data.candidates import Candidate
-    from twofold.data.files import Row
-    from twofold.evaluation.retrieval import measure
     from twofold.progress import bar
+    from twofold.ranks import places, recall
 
-    corpus = [Candidate(text, number) for number, text in enumerate(texts)]
     number = {text: place for place, text in enumerate(texts)}
-    queries = [Row("the demo", {"text": row["context"], "relevant": [number[row["response"]]]}) for row in held]
+    right = [number[row["response"]] for row in held]
+    ready = {}
     click.echo(f"\n{'':6} {'R@1/10':>8} {'ms':>8} {f'R@10/{len(texts)}':>10}   ({len(held)} functions held out)")
     for name, model in models.items():
         judged = held[:CROSS_JUDGED] if model.joined else held
         with bar(f"judging {name}", len(judged)) as progress:
             found = api.evaluate(model, judged, progress=progress, timed=20).metrics
-        among_all = "-"
+        among_all, note = "-", f"   (the first {len(judged)} of them)"
         if not model.joined:
-            with bar(f"judging {name} among all", len(texts)) as progress:
-                among_all = f"{measure(model, queries, corpus, progress).metrics['r@10']:.3f}"
-        note = f"   (the first {len(judged)} of them)" if len(judged) < len(held) else ""
+            with bar(f"{name} reads all functions", len(texts)) as progress:
+                ready[name] = model.prepare(texts, report=progress)
+            scores = model.score([row["context"] for row in held], ready[name]).cpu().numpy()
+            among_all, note = f"{sum(recall(one, 10) for one in places(scores, right)) / len(held):.3f}", ""
         click.echo(f"{name:6} {found['r@1']:8.3f} {found['milliseconds']:8.1f} {among_all:>10}{note}")
-
-
-def _answer(model: Any, texts: list[str]) -> None:
-    from twofold.progress import bar
-
-    with bar("reading all functions", len(texts)) as progress:
-        candidates = model.prepare(texts, report=progress)
-    for question in ASKED:
-        click.echo(f"\n{question}")
-        for hit in model.rank(question, candidates, k=3):
-            click.echo(f"{hit.score:8.2f}  {hit.text}")
+    return ready

@@ -59,7 +59,7 @@ class Ranker(Learner):
 
     chunk_tokens = 1024
     """Rows × longest that are read at a time while learning."""
-    memory_tokens = 32_768
+    memory_tokens = 8192
     """A batch with more padded tokens than this is read twice while learning, so that memory does not grow with it."""
 
     def __init__(self, config: RankerConfig, tokenizer: TextTokenizer) -> None:

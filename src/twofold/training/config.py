@@ -95,7 +95,7 @@ class RankingTrainConfig(TrainConfig):
     """How many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
     chunk_tokens: int = 1024
     """Rows × longest that are read at a time."""
-    memory_tokens: int = 32_768
+    memory_tokens: int = 8192
     """A batch with more tokens than this is read twice, piece by piece, so that memory does not grow with it."""
 
     def __post_init__(self) -> None:
