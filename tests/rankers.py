@@ -12,9 +12,7 @@ import torch
 from twofold.config import DecoderPart, EncoderPart
 from twofold.data.batches import Moment
 from twofold.data.cache import Cache, Column
-from twofold.data.fields import Field
 from twofold.data.files import Row
-from twofold.data.ranking import KeysField, NegativesField, ScoresField
 from twofold.data.ranking_batches import RankingBatch, RankingRows
 from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker, RankerConfig
@@ -50,14 +48,7 @@ def rows_of(
 ) -> RankingRows:
     """Examples as a training has them after reading a file."""
     rows = [ranker.reader.row(Row(f"rows:{number}", one)) for number, one in enumerate(examples, start=1)]
-    side = ranker.candidates
-    fields: dict[str, Field] = {
-        "context": ranker.contexts,
-        "response": side,
-        "negatives": NegativesField(side),
-        "keys": KeysField(ranker.reader),
-        "scores": ScoresField(),
-    }
+    fields = ranker.columns(ranker.reader)
     columns = {}
     for name, field in fields.items():
         ids = field.encode(rows).ids

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from twofold.config import RankingPart, kind_of
 from twofold.data.batches import by_length
+from twofold.data.fields import Field
 from twofold.data.files import Row
-from twofold.data.ranking import RankingReader, SideField
+from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField
 from twofold.data.ranking_batches import RankingBatch
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
@@ -116,12 +117,8 @@ class Ranker(Learner):
         theirs = saved.read_weights(path)
         own = saved.unique_tensors(self)
         if not any(name.startswith("candidate_tower.") for name in theirs):  # a model with one tower serves both
-            both = {
-                f"candidate_tower.{n.removeprefix('encoder.')}": v
-                for n, v in theirs.items()
-                if n.startswith("encoder.")
-            }
-            theirs = both | theirs
+            read = {name: one for name, one in theirs.items() if name.startswith("encoder.")}
+            theirs |= {name.replace("encoder.", "candidate_tower.", 1): one for name, one in read.items()}
         taken = {n: theirs[n] if n in theirs and theirs[n].shape == v.shape else v for n, v in own.items()}
         for name in own:
             if name.startswith("encoder.") and taken[name] is own[name]:
@@ -129,6 +126,16 @@ class Ranker(Learner):
         saved.fill(self, taken, path)
 
     # --- learning ---
+
+    def columns(self, reader: RankingReader) -> dict[str, Field]:
+        """What of each row that `reader` reads is kept in a cache."""
+        return {
+            "context": self.contexts,
+            "response": self.candidates,
+            "negatives": NegativesField(self.candidates),
+            "keys": KeysField(reader),
+            "scores": ScoresField(),
+        }
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -196,10 +203,11 @@ class Ranker(Learner):
     def score_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each context with the candidate beside it: (pairs,)."""
         if not self.joined:
-            contexts = self.embed_contexts([context for context, _ in pairs], report)
-            vectors = self.embed_candidates([text for _, text in pairs], report)
-            rows = [self.head.score(contexts.rows(n, n + 1), vectors[n : n + 1])[0, 0] for n in range(len(pairs))]
-            return torch.stack(rows)
+            asked, of_pair = different([context for context, _ in pairs])
+            place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
+            contexts, vectors = self.embed_contexts(asked, report), self.embed_candidates(list(place))
+            places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
+            return torch.stack([self.head.score(contexts.rows(c, c + 1), vectors[t : t + 1])[0, 0] for c, t in places])
         first = _encoded_once(self.contexts, [context for context, _ in pairs])
         second = _encoded_once(self.candidates, [text for _, text in pairs])
         frame = self.tokenizer.frame
@@ -256,11 +264,17 @@ class Ranker(Learner):
 
 def _encoded_once(side: SideField, texts: Sequence[Text]) -> list[list[int]]:
     """The ids of each text; one that comes again, as a context does with every candidate, is cut into tokens once."""
+    once, places = different(texts)
+    ids = side.encode_texts(once).ids
+    return [ids[place] for place in places]
+
+
+def different(texts: Sequence[Text]) -> tuple[list[Text], list[int]]:
+    """Each text once, and for each of the given ones its number among them."""
+    numbers: dict[str | tuple[str, ...], int] = {}
     keys = [text if isinstance(text, str) else tuple(text) for text in texts]
-    different = dict.fromkeys(keys)
-    ids = side.encode_texts([key if isinstance(key, str) else list(key) for key in different]).ids
-    known = dict(zip(different, ids, strict=True))
-    return [known[key] for key in keys]
+    places = [numbers.setdefault(key, len(numbers)) for key in keys]
+    return [key if isinstance(key, str) else list(key) for key in numbers], places
 
 
 def best(scores: np.ndarray[Any, Any], k: int) -> list[int]:

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from twofold.config import DecoderPart
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
-from twofold.data.fields import Field
 from twofold.data.files import Row
-from twofold.data.ranking import Form, KeysField, NegativesField, RankingReader, ScoresField
+from twofold.data.ranking import Form, RankingReader
 from twofold.data.ranking_batches import RankingRows
 from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
@@ -129,16 +128,8 @@ class RankingRecipe(Recipe):
         return model
 
     def cache(self, model: Ranker) -> Cache:
-        side = model.candidates
-        fields: dict[str, Field] = {
-            "context": model.contexts,
-            "response": side,
-            "negatives": NegativesField(side),
-            "keys": KeysField(self.reader),
-            "scores": ScoresField(),
-        }
         with bar("tokenising", None) as report:
-            return Cache.of(self.data.train, fields, report, self.reader.read)
+            return Cache.of(self.data.train, model.columns(self.reader), report, self.reader.read)
 
     def split(self, cache: Cache, model: Ranker) -> Split:
         split = split_rows(self.data, cache, self.train.seed, self.reader.read_as_given)
