@@ -19,6 +19,7 @@ LAYERS = [
     {"data", "layers", "generate"},
     {"encoders", "decoders"},
     {"model"},
+    {"index"},
     {"evaluation"},
     {"training"},
     {"recipe"},

@@ -8,23 +8,39 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from twofold.api import evaluate, load
+    from twofold.api import build_index, evaluate, load, open_index
     from twofold.errors import TwofoldError
     from twofold.generate.options import GenerateOptions
+    from twofold.index import Index
     from twofold.model import Model, Ranker
     from twofold.recipe import Recipe, train
 
 _HOMES = {
     "GenerateOptions": "twofold.generate.options",
+    "Index": "twofold.index",
     "Model": "twofold.model",
     "Ranker": "twofold.model",
     "Recipe": "twofold.recipe",
     "TwofoldError": "twofold.errors",
+    "build_index": "twofold.api",
     "evaluate": "twofold.api",
     "load": "twofold.api",
+    "open_index": "twofold.api",
     "train": "twofold.recipe",
 }
-__all__ = ["GenerateOptions", "Model", "Ranker", "Recipe", "TwofoldError", "evaluate", "load", "train"]
+__all__ = [
+    "GenerateOptions",
+    "Index",
+    "Model",
+    "Ranker",
+    "Recipe",
+    "TwofoldError",
+    "build_index",
+    "evaluate",
+    "load",
+    "open_index",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

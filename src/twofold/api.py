@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from twofold.data.candidates import Texts
 from twofold.data.files import Row, Where, read_rows
-from twofold.errors import TwofoldError
 from twofold.evaluation import Report
 from twofold.evaluation import evaluate as evaluate_rows
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model, Ranker
 from twofold.model.load import load as load_model
+from twofold.model.load import load_ranker as ranker_named
 from twofold.progress import Report as Progress
 from twofold.training.processes import make_device
 from twofold.types import Example
+
+if TYPE_CHECKING:  # its kernels take a while to import
+    from twofold.index import Index
 
 
 def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Any:
@@ -28,10 +32,7 @@ def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> A
 
 def load_ranker(model: str | Path, device: str = "auto", allow_code: bool = False) -> Ranker:
     """The same, where only a ranker will do."""
-    loaded = load(model, device, allow_code)
-    if not isinstance(loaded, Ranker):
-        raise TwofoldError(f"{model}: writes text and does not rank; give a bi-, poly- or cross-encoder, or `default`")
-    return loaded
+    return ranker_named(model, allow_code).to(make_device(device))
 
 
 def evaluate(
@@ -52,3 +53,29 @@ def evaluate(
     else:
         rows = [Row(f"example {number}", values) for number, values in enumerate(data, start=1)]
     return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)
+
+
+def build_index(
+    folder: str | Path,
+    model: Ranker | str | Path,
+    texts: Texts,
+    stored: str = "float32",
+    device: str = "auto",
+    allow_code: bool = False,
+    show: bool = False,
+) -> Index:
+    """Read texts, a file or rows at hand, and keep their vectors in a folder to search; `show` draws a bar."""
+    from twofold.index import Index
+
+    ranker = model if isinstance(model, Ranker) else load_ranker(model, device, allow_code)
+    name = "" if isinstance(model, Ranker) else str(Path(model).resolve() if Path(model).exists() else model)
+    return Index.build(folder, ranker, texts, stored, name, show)
+
+
+def open_index(
+    folder: str | Path, model: Ranker | str | Path | None = None, device: str = "auto", allow_code: bool = False
+) -> Index:
+    """An index that was built; it finds its model by itself unless that was moved."""
+    from twofold.index import Index
+
+    return Index(folder, model, lambda name: load_ranker(name, device, allow_code))

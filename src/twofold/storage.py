@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from twofold.errors import TwofoldError
 
@@ -29,21 +29,28 @@ def writing(path: Path) -> Iterator[None]:
         raise TwofoldError(f"{path}: could not be written ({_reason(error)}); what was there before is kept") from error
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace the file at `path` by `content`, at once and durably."""
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to fill; on leaving it is synced and takes the place of `path` as a whole."""
     aside = path.with_name(f".{path.name}{NEW}")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with aside.open("wb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(path)
-        except OSError:
+        except BaseException:
             aside.unlink(missing_ok=True)
             raise
         _sync(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace the file at `path` by `content`, at once and durably."""
+    with new_file(path) as file:
+        file.write(content)
 
 
 def write_json(path: Path, content: Any) -> None:

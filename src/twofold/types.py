@@ -224,6 +224,13 @@ class RankingHead(Decoder):
         """For each context and the candidate of the same row the vector that the candidate is compared with."""
         raise NotImplementedError
 
+    def ceiling(self, contexts: Contexts) -> Tensor:
+        """Vectors that bound one context's scores: (groups, vectors, width).
+
+        No candidate scores more than the sum, over the groups, of its largest dot product with a vector in the group.
+        """
+        raise NotImplementedError
+
     def joint(self, hidden: Hidden) -> Tensor:
         """The score of each context and candidate where the two are read as one text: (rows,)."""
         raise NotImplementedError
@@ -237,6 +244,8 @@ class Hit:
     score: float
     id: Any
     """Its own id, or for plain text the number of its line from 1."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What else an index holds of it."""
 
 
 class Hits(Sequence[Hit]):

@@ -53,7 +53,10 @@ def test_a_corpus_is_searched_as_by_brute_force(
         for number in range(8)
     ]
     report = retrieval.measure(
-        model, as_rows(queries), [Candidate(text, name) for name, text in corpus.items()], progress=None
+        model,
+        as_rows(queries),
+        [Candidate(text, number, name) for number, (name, text) in enumerate(corpus.items())],
+        progress=None,
     )
     assert report.metrics == pytest.approx(brute_force(model, queries, corpus))
     assert report.examples == 8

@@ -1,4 +1,4 @@
-"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `list`, `demo`."""
+"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `index`, `search`, `list`, `demo`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import demo, evaluate, parts, predict, rank, train
+from twofold.cli import demo, evaluate, index, parts, predict, rank, search, train
 from twofold.errors import TwofoldError
 
 
@@ -44,8 +44,11 @@ def main() -> None:
       twofold predict runs/translate "Ein Hund läuft."
       twofold evaluate runs/translate dev.tsv
       twofold rank default --candidates answers.txt "how do I list a folder?"
+      twofold index build answers.index --model default --texts answers.txt
+      twofold search answers.index "how do I list a folder?"
     """
 
 
-for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, rank.rank, parts.list_parts):
+_COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, rank.rank, index.index, search.search)
+for command in (*_COMMANDS, parts.list_parts):
     main.add_command(command)

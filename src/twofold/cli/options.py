@@ -25,14 +25,33 @@ _WRITING = (
     click.option("--top-p", type=float, help="When sampling: only the likeliest tokens up to this probability."),
     click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
 )
-_MODEL = (
-    click.option("--decoder", help="Which decoder of the model, by name; the first unless given."),
+_PLACE = (
     click.option(
         "--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."
     ),
     click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
 )
+_MODEL = (
+    click.option("--decoder", help="Which decoder of the model, by name; the first unless given."),
+    *_PLACE,
+)
+
+
+_RANKING = (
+    click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many to show."),
+    click.option(
+        "--then", multiple=True, metavar="MODEL:K", help="Let MODEL put the best K in order; may be repeated."
+    ),
+    *_PLACE,
+)
+
+
+def ranking_options(command: Command) -> Command:
+    """How many, which further rankers, where, and how the answer is shown."""
+    for option in reversed(_RANKING):
+        command = option(command)
+    return command
 
 
 def writing_options(command: Command) -> Command:
@@ -65,3 +84,34 @@ def generate_options(saved: Any, given: dict[str, Any]) -> Any:
 def print_json(content: Any) -> None:
     """One JSON object on standard output."""
     click.echo(json.dumps(content, ensure_ascii=False))
+
+
+def stages(given: tuple[str, ...]) -> list[tuple[str, int]]:
+    """The names and depths of `--then MODEL:K`."""
+    found = []
+    for one in given:
+        name, colon, number = one.rpartition(":")
+        if not colon or not name or not number.isdecimal() or int(number) < 1:
+            raise click.UsageError(f"--then {one}: write MODEL:K, such as runs/cross:20")
+        found.append((name, int(number)))
+    return found
+
+
+def show_hits(context: list[str], hits: Any, as_json: bool) -> None:
+    """The best candidates, one on each line, or as JSON."""
+    if as_json:
+        found = [{"text": hit.text, "score": hit.score, "id": hit.id, **_fields(hit)} for hit in hits]
+        print_json({"context": context, "hits": found, "exact": hits.exact, "milliseconds": hits.milliseconds})
+        return
+    for hit in hits:
+        click.echo(f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}")
+
+
+def _fields(hit: Any) -> dict[str, Any]:
+    return {"fields": dict(hit.fields)} if hit.fields else {}
+
+
+def _shown(value: Any) -> str:
+    """A text on one line of a terminal."""
+    text = "".join(one if one.isprintable() else " " for one in str(value))
+    return text if len(text) <= 200 else text[:199] + "…"

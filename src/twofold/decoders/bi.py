@@ -45,3 +45,6 @@ class BiEncoder(RankingHead):
 
     def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
         return contexts.vectors[:, 0]
+
+    def ceiling(self, contexts: Contexts) -> Tensor:
+        return contexts.vectors

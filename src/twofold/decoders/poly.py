@@ -90,6 +90,11 @@ class PolyEncoder(RankingHead):
             products = products.masked_fill(~contexts.mask, -math.inf)
         return (products.softmax(1)[:, None] @ contexts.vectors)[:, 0]
 
+    def ceiling(self, contexts: Contexts) -> Tensor:
+        """A mean of dot products is at most the largest of them; each head has a mean of its own."""
+        vectors = contexts.vectors if contexts.mask is None else contexts.vectors[contexts.mask][None]
+        return vectors if self.heads is None else self.heads.ceiling(vectors)
+
     def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Contexts) -> Tensor:
         products = keys @ block.T  # (contexts, codes, candidates)
         if self.heads is None:
@@ -150,6 +155,11 @@ class Heads(nn.Module):
             logits = logits.masked_fill(~contexts.mask[:, None], -math.inf)
         found = (logits.softmax(-1)[..., None] * _apart(values, 1, self.count)).sum((1, 2))
         return found + self._bias()
+
+    def ceiling(self, vectors: Tensor) -> Tensor:
+        """One context's codes → (heads + 1, codes, width): each head's values, and what every candidate finds."""
+        values = _apart(self.project(vectors)[1][0], 0, self.count)
+        return torch.cat([values, self._bias().expand(1, *values.shape[1:])])
 
     def _split(self, vectors: Tensor) -> Tensor:
         """(contexts, codes, width) → (contexts, heads, codes, width of a head)"""

@@ -1,23 +1,30 @@
-"""A cascade: a quick ranker chooses some candidates, a more exact one puts them in order."""
+"""A cascade: a quick first stage chooses some candidates, more exact rankers put them in order."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from twofold.model.ranker import Candidates, Ranker, Text
+from twofold.model.ranker import Ranker, Text
 from twofold.types import Hits
 
 
 def cascade(
-    first: Ranker, then: Sequence[tuple[Ranker, int]], context: Text, candidates: Candidates, k: int = 10
+    first: Callable[[int], Hits], among: int, then: Sequence[tuple[Ranker, int]], context: Text, k: int = 10
 ) -> Hits:
-    """The best k by the last ranker, each of which sees the best few of the one before it."""
+    """The best k by the last ranker, each of which sees the best few of the one before it.
+
+    first: gives the best so many of `among` candidates
+    """
     start = time.perf_counter()
     depths = [*(depth for _, depth in then), k]
-    hits = first.rank(context, candidates, depths[0])
+    hits = first(depths[0])
+    proven = hits.exact
+    fields = {hit.id: hit.fields for hit in hits}
     for (ranker, _), depth in zip(then, depths[1:], strict=True):
         hits = ranker.rank(context, ranker.prepare([hit.text for hit in hits], [hit.id for hit in hits]), depth)
     # What an earlier stage left out was never seen by the last: nothing is proven unless all of them saw all.
-    exact = all(depth >= len(candidates) for depth in depths[:-1])
-    return Hits(hits, exact, (time.perf_counter() - start) * 1000)
+    exact = proven and all(depth >= among for depth in depths[:-1])
+    kept = [dataclasses.replace(hit, fields=fields[hit.id]) for hit in hits]
+    return Hits(kept, exact, (time.perf_counter() - start) * 1000)

@@ -36,6 +36,14 @@ def load(name: str | Path, allow_code: bool = False) -> Model | Ranker:
     return kind.from_pretrained(folder, allow_code)
 
 
+def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
+    """The same, where only a ranker will do."""
+    model = load(name, allow_code)
+    if not isinstance(model, Ranker):
+        raise TwofoldError(f"{name}: writes text and does not rank; give a bi-, poly- or cross-encoder, or `default`")
+    return model
+
+
 def zero_shot(name: str) -> Ranker:
     """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for, brought to length one."""
     encoder: Any = _part("text_convnet", weights=name) if name == MULTILINGUAL else _part("pretrained", name=name)

@@ -97,6 +97,10 @@ class Ranker(Learner):
     def save_pretrained(self, folder: str | Path) -> None:
         saved.write(self, self.config, {SOURCE: self.tokenizer}, Path(folder))
 
+    def fingerprint(self) -> str:
+        """A hash of weights, tokenizer and settings: vectors of rankers that differ in it do not mix."""
+        return saved.fingerprint(self, self.config, {SOURCE: self.tokenizer})
+
     @property
     def head(self) -> RankingHead:
         return cast(RankingHead, self.decoders[MAIN])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -120,6 +123,17 @@ def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
             seen[id(tensor)] = name
             result[name] = tensor.detach()
     return result
+
+
+def fingerprint(model: nn.Module, config: Any, tokenizers: Mapping[str, TextTokenizer]) -> str:
+    """A hash of all that decides what a model answers: weights, tokenizers and settings."""
+    digest = hashlib.sha256(json.dumps(unstructure(config), sort_keys=True).encode())
+    for name, tokenizer in sorted(tokenizers.items()):
+        digest.update(f"{name} {tokenizer.fingerprint()}".encode())
+    for name, tensor in sorted(unique_tensors(model).items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _find(folder: Path) -> Path:

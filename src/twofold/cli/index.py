@@ -1,0 +1,116 @@
+"""`twofold index`: build a store of candidates, change it, and say what is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from twofold.cli.options import print_json
+
+TEXTS = "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz."
+_place = click.argument("folder", metavar="INDEX")
+_texts = click.option("--texts", required=True, help=TEXTS)
+_model = click.option("--model", help="Where the index's model lies, if it was moved.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+@click.group()
+def index() -> None:
+    """Candidates to search among, millions of them, kept with their vectors in a folder.
+
+    \b
+      twofold index build answers.index --model runs/poly --texts answers.jsonl.gz
+      twofold index add answers.index --texts new.jsonl
+      twofold index remove answers.index 17 a42
+      twofold index info answers.index
+      twofold search answers.index "how do I list a folder?"
+    """
+
+
+@index.command()
+@_place
+@click.option("--model", required=True, help="A bi- or poly-encoder: a folder, a hub id, `default`, ...")
+@_texts
+@click.option("--stored", default="float32", show_default=True, type=click.Choice(["float32", "float16"]))
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto takes a GPU if any.")
+@click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names.")
+def build(folder: str, model: str, texts: str, stored: str, device: str, allow_code: bool) -> None:
+    """Read every text and keep its vector. One that was cut short goes on where it stood when it is run again.
+
+    \b
+      twofold index build answers.index --model default --texts answers.txt
+      twofold index build answers.index --model runs/poly --texts answers.jsonl.gz --stored float16
+    """
+    from twofold import api
+
+    with api.build_index(folder, model, texts, stored, device, allow_code, show=True) as made:
+        click.echo(f"{len(made):,} candidates in {folder}", err=True)
+
+
+@index.command()
+@_place
+@_texts
+@_model
+def add(folder: str, texts: str, model: str | None) -> None:
+    """Add candidates; an id that is there already is an error. Plain lines are numbered on."""
+    _change(folder, model, "added", lambda index: index.add(texts, show=True))
+
+
+@index.command()
+@_place
+@_texts
+@_model
+def update(folder: str, texts: str, model: str | None) -> None:
+    """Put candidates in the place of those of the same id, and add new ids; unchanged texts are not read again."""
+    _change(folder, model, "changed", lambda index: index.update(texts, show=True))
+
+
+@index.command()
+@_place
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+def remove(folder: str, ids: tuple[str, ...]) -> None:
+    """Remove candidates by id; if one is not there, none is removed."""
+    _change(folder, None, "removed", lambda index: index.remove(index.given_ids(ids)))
+
+
+@index.command()
+@_place
+def compact(folder: str) -> None:
+    """Write what is left after many changes into as few files as possible."""
+    from twofold import api
+
+    with api.open_index(folder) as opened:
+        opened.compact()
+
+
+@index.command()
+@_place
+@click.option("--check", is_flag=True, help="Read every byte and compare it with its checksum.")
+@_json
+def info(folder: str, check: bool, as_json: bool) -> None:
+    """Show counts, sizes, fingerprint and health."""
+    from twofold import api
+
+    with api.open_index(folder) as opened:
+        found = opened.info(check)
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        click.echo(f"{name:12} {_shown(value)}")
+
+
+def _change(folder: str, model: str | None, done: str, change: Any) -> None:
+    from twofold import api
+
+    with api.open_index(folder, model) as opened:
+        click.echo(f"{change(opened):,} {done}, {len(opened):,} candidates in {folder}", err=True)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number:,}" for name, number in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

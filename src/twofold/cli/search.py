@@ -1,0 +1,46 @@
+"""`twofold search`: the best of an index for a context."""
+
+from __future__ import annotations
+
+import click
+
+from twofold.cli.options import ranking_options, show_hits, stages
+
+
+@click.command()
+@click.argument("folder", metavar="INDEX")
+@click.argument("context", nargs=-1, required=True)
+@click.option("--where", metavar="FILTER", help="Only candidates whose fields pass, such as 'lang = \"ko\"'.")
+@click.option("--exclude", multiple=True, metavar="ID", help="Not this candidate; may be repeated.")
+@click.option("--model", help="Where the index's model lies, if it was moved.")
+@ranking_options
+def search(
+    folder: str,
+    context: tuple[str, ...],
+    where: str | None,
+    exclude: tuple[str, ...],
+    model: str | None,
+    k: int,
+    then: tuple[str, ...],
+    device: str,
+    allow_code: bool,
+    as_json: bool,
+) -> None:
+    """Show which candidates of INDEX fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
+
+    Every answer is proven: no other candidate scores higher. With --then, a further ranker orders the best K.
+
+    \b
+      twofold search answers.index "how do I list a folder?"
+      twofold search answers.index "hi" "hello, what can I do?" "my disk is full" -k 3 --json
+      twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/cross:20
+    """
+    from twofold import api
+    from twofold.model.cascade import cascade
+
+    further = stages(then)
+    with api.open_index(folder, model, device, allow_code) as index:
+        rankers = [(api.load_ranker(name, device, allow_code), number) for name, number in further]
+        turns, ids = list(context), index.given_ids(exclude)
+        hits = cascade(lambda depth: index.search(turns, depth, where, ids), len(index), rankers, turns, k)
+    show_hits(turns, hits, as_json)

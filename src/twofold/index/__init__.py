@@ -1,0 +1,3 @@
+"""Candidate stores and exact top-k search."""
+
+from twofold.index.index import Index as Index

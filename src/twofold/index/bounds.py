@@ -1,0 +1,168 @@
+"""How high a candidate can score, proven from 8-bit integers: the first passes of an exact search.
+
+A score is at most the sum, over groups of vectors v_1..v_m, of the largest c·v_i (`RankingHead.ceiling`). Stored is
+c = step·q + r with q of 8-bit integers and ‖r‖ known, so dot products of integers and Cauchy–Schwarz bound each c·v_i:
+
+    one direction u      c·v ≤ (v·u)(c·u) + ‖v − (v·u)u‖·√(‖c‖² − (c·u)²)       quick; good where vectors lie close
+    several directions   the same with their span in the place of u             for what is left
+
+Rounding is inside the bounds: of the candidate (‖r‖), of the directions, and of float32 arithmetic (`margin`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.index.kernels import Integers, add_ceiling, products, products_of
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
+BLOCK = 16_384
+"""Rows that are bounded at a time: what is kept of them stays in the processor's cache."""
+LARGEST = 127
+RANKS = (4, 8, 16, 32)
+CLOSE = 0.03
+"""Directions are added until what lies outside is this small beside the longest vector."""
+
+
+@dataclass(frozen=True)
+class Small:
+    """Candidates as 8-bit integers, with what is lost."""
+
+    integers: Integers
+    """(rows, width) int8"""
+    steps: Floats
+    """(rows,): what an integer is worth."""
+    errors: Floats
+    """(rows,): ‖c − step·q‖, rounded up."""
+    norms: Floats
+    """(rows,): ‖c‖, rounded up."""
+
+    @classmethod
+    def of(cls, vectors: Floats) -> Small:
+        """vectors (rows, width)"""
+        steps = np.maximum(np.abs(vectors).max(1), np.finfo(np.float32).tiny) / np.float32(LARGEST)
+        integers = np.rint(vectors / steps[:, None]).astype(np.int8)
+        lost = np.linalg.norm(vectors - integers * steps[:, None].astype(np.float64), axis=1)
+        norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        return cls(integers, steps, _up(lost), _up(norms))
+
+    def __len__(self) -> int:
+        return len(self.integers)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Unit vectors as 16-bit integers, with what is lost."""
+
+    integers: Integers
+    """(directions, width) int16"""
+    worth: Floats
+    """(directions, 2): what an integer is worth, and ‖u − step·q‖, rounded up."""
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float64]) -> Directions:
+        # No sum of products leaves 32 bits.
+        most = min(2**15 - 1, (2**31 - 1) // (LARGEST * vectors.shape[1]))
+        steps = np.maximum(np.abs(vectors).max(1), np.finfo(np.float32).tiny) / most
+        steps = steps.astype(np.float32).astype(np.float64)
+        integers = np.clip(np.rint(vectors / steps[:, None]), -most, most).astype(np.int16)
+        lost = np.linalg.norm(vectors - integers * steps[:, None], axis=1)
+        return cls(integers, np.stack([steps.astype(np.float32), _up(lost)], 1))
+
+
+class Bounds:
+    """The bounds of one context's scores."""
+
+    def __init__(self, groups: Floats) -> None:
+        """groups (groups, vectors, width): a score is at most the sum of each group's largest dot product."""
+        self.vectors = groups.astype(np.float64)
+        lengths = np.linalg.norm(self.vectors, axis=2)
+        self.longest = float(lengths.max(1).sum())
+        # What float32 can lose in a dot product of this width, in the softmax over the vectors, and here.
+        self.margin = np.float32((groups.shape[2] + groups.shape[1] + 64) * 2.0**-23 * self.longest)
+        sums = self.vectors.sum(1)
+        sizes = np.linalg.norm(sums, axis=1, keepdims=True)
+        first = self.vectors[:, 0] / np.maximum(lengths[:, :1], 1e-30)
+        centres = np.where(sizes > 1e-6 * lengths.max(1, keepdims=True), sums / np.maximum(sizes, 1e-30), first)
+        shares = np.einsum("gvw,gw->gv", self.vectors, centres)
+        across = np.linalg.norm(self.vectors - shares[..., None] * centres[:, None], axis=2)
+        self.centres = Directions.of(centres)
+        self.balls = np.stack([_down(shares.min(1)), _up(shares.max(1)), _up(across.max(1))], 1)
+
+    def of(self, small: Small, start: int, stop: int) -> Floats:
+        """The bounds of a block of rows, from one direction for each group."""
+        dots = np.empty((len(self.centres.worth), stop - start), np.int32)
+        products(small.integers[start:stop], self.centres.integers, dots)
+        steps, errors, norms = small.steps[start:stop], small.errors[start:stop], small.norms[start:stop]
+        total = self.margin * norms
+        for group, found in enumerate(dots):
+            add_ceiling(found, steps, errors, norms, self.centres.worth[group], self.balls[group], total)
+        return total
+
+    def closer(self, small: Small, rows: Rows) -> Floats:
+        """Tighter bounds of some rows, from several directions."""
+        span = self.span
+        step, lost = span.directions.worth[:, :1], span.directions.worth[:, 1:]
+        total = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), BLOCK):
+            some = rows[start : start + BLOCK]
+            dots = np.empty((len(step), len(some)), np.int32)
+            products_of(small.integers, some, span.directions.integers, dots)
+            errors, norms = small.errors[some], small.norms[some]
+            along = np.empty((len(step) + 1, len(some)), np.float32)
+            np.multiply(dots, small.steps[some] * step, out=along[:-1])
+            near = np.maximum(np.abs(along[:-1]) - (errors + norms * lost), 0)
+            # The last row is what lies across: it meets the length of each vector outside the span.
+            along[-1] = np.sqrt(np.maximum(norms * norms - (near * near).sum(0), 0))
+            bound = (self.margin + span.rounding) * norms + np.float32(self.longest) * errors
+            for shares in span.shares:
+                bound += (shares @ along).max(0)
+            total[start : start + BLOCK] = bound
+        return total
+
+    @cached_property
+    def span(self) -> Span:
+        return Span.of(self.vectors)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Orthonormal directions that nearly hold all vectors, and each vector in them."""
+
+    directions: Directions
+    shares: Floats
+    """(groups, vectors, directions + 1): each vector in them, and last its length outside."""
+    rounding: np.float32
+    """What rounding the directions may add to a bound, for a candidate of length one."""
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float64]) -> Span:
+        flat = vectors.reshape(-1, vectors.shape[2])
+        lengths = np.linalg.norm(flat, axis=1)
+        values, turned = np.linalg.eigh(flat @ flat.T)
+        values, turned = values[::-1], turned[:, ::-1]
+        there = max(1, int((values > values[0] * 1e-12).sum()))
+        for rank in RANKS:
+            rank = min(rank, there)
+            basis, _ = np.linalg.qr((turned[:, :rank].T @ flat).T)  # orthonormal to the last digit
+            shares = flat @ basis
+            outside = np.linalg.norm(flat - shares @ basis.T, axis=1)
+            if rank == there or outside.max() <= CLOSE * lengths.max():
+                break
+        directions = Directions.of(np.ascontiguousarray(basis.T))
+        rounding = (np.abs(shares) @ directions.worth[:, 1]).reshape(vectors.shape[:2]).max(1).sum()
+        whole = np.concatenate([shares.astype(np.float32), _up(outside)[:, None]], 1)
+        return cls(directions, whole.reshape(*vectors.shape[:2], -1), np.float32(rounding))
+
+
+def _up(values: NDArray[np.float64]) -> Floats:
+    return np.nextafter(values.astype(np.float32), np.float32(np.inf))
+
+
+def _down(values: NDArray[np.float64]) -> Floats:
+    return np.nextafter(values.astype(np.float32), np.float32(-np.inf))

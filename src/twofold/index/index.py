@@ -1,0 +1,263 @@
+"""The candidate index: a folder of texts and vectors, changed while it is searched, that proves its answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.data.candidates import Texts
+from twofold.errors import TwofoldError
+from twofold.index.bounds import Rows
+from twofold.index.filters import condition
+from twofold.index.search import LEVEL, Best, Query, search
+from twofold.index.shard import MissingShardError, Shard, Shelved
+from twofold.index.store import SHARDS, Book, Entry
+from twofold.index.writer import Writer, build
+from twofold.model.load import load_ranker
+from twofold.model.ranker import Ranker, Text
+from twofold.types import Hit, Hits
+
+Load = Callable[[str | Path], Ranker]
+ENGINE = "exact search by 8-bit bounds"
+FILTERS_KEPT = 16
+"""How many filters' answers are remembered until the index changes."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The shards at one moment, and which of their rows are gone."""
+
+    version: int
+    shelves: Mapping[str, Shelved]
+
+
+class Index:
+    """An index that is there already; `Index.build` makes one."""
+
+    def __init__(self, folder: str | Path, model: Ranker | str | Path | None = None, load: Load = load_ranker) -> None:
+        """model: the one that the index was built with, if it was moved; `load` makes a ranker of its name"""
+        self.folder = Path(folder)
+        self._given, self._load, self._own, self._lock = model, load, threading.local(), threading.Lock()
+        self._view = View(-1, {})
+        self._passing: dict[str, tuple[int, Rows]] = {}
+        self._book  # noqa: B018 - a folder without an index is found out now
+
+    @classmethod
+    def build(
+        cls,
+        folder: str | Path,
+        model: Ranker,
+        texts: Texts,
+        stored: str = "float32",
+        name: str = "",
+        show: bool = False,
+    ) -> Self:
+        """Read every text and keep its vector; one that was cut short goes on where it stood.
+
+        name: under which the model will be found again; show: a bar
+        """
+        build(Path(folder), model, name, texts, stored, show)
+        return cls(folder, model)
+
+    # --- changes ---
+
+    def add(self, texts: Texts, show: bool = False) -> int:
+        """New candidates; an id that is there already is an error. Plain texts are numbered on."""
+        return Writer(self.folder, self.model).add(texts, show)
+
+    def update(self, texts: Texts, show: bool = False) -> int:
+        """Candidates in the place of those of the same id, new ids added; unchanged texts are not read again."""
+        return Writer(self.folder, self.model).update(texts, show)
+
+    def remove(self, ids: Iterable[Any]) -> int:
+        """Candidates that go; an id that is not there is an error, and then none goes."""
+        return Writer(self.folder).remove(list(ids))
+
+    def compact(self) -> None:
+        """Write what is left into as few files as possible."""
+        Writer(self.folder).compact()
+
+    # --- search ---
+
+    @cached_property
+    def model(self) -> Ranker:
+        """The ranker that the index was built with; another is refused."""
+        name = self._given or self._book.about("model")
+        if not name:
+            raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
+        ranker = name if isinstance(name, Ranker) else self._load(name)
+        self._book.check_model(ranker.fingerprint(), name)
+        return ranker
+
+    def search(self, context: Text, k: int = 10, where: str | None = None, exclude: Iterable[Any] = ()) -> Hits:
+        """The k best candidates, proven: of all that pass the filter `where`, but for the ids of `exclude`."""
+        return self.search_many([context], k, where, exclude)[0]
+
+    def search_many(
+        self, contexts: Sequence[Text], k: int = 10, where: str | None = None, exclude: Iterable[Any] = ()
+    ) -> list[Hits]:
+        """The same for several contexts, which are read together."""
+        if k < 1:
+            raise TwofoldError(f"k must be at least 1, not {k}")
+        model, excluded = self.model, list(exclude)
+        asked = [model.check_context(one) for one in contexts]
+        start = time.perf_counter()
+        read = model.embed_contexts(asked)
+        shared = (time.perf_counter() - start) / len(asked)
+        results = []
+        for one in range(len(asked)):
+            start = time.perf_counter()
+            hits = self._search(Query(model.head, read.rows(one, one + 1)), k, where, excluded)
+            results.append(Hits(hits, True, (time.perf_counter() - start + shared) * 1000))
+        return results
+
+    def _search(self, query: Query, k: int, where: str | None, exclude: Sequence[Any]) -> list[Hit]:
+        for attempt in range(3):
+            with self._book.reading():
+                self._book.check_ready()
+                try:
+                    shelves = self._shelves(where, exclude)
+                except MissingShardError:
+                    if attempt == 2:
+                        raise
+                    continue  # shards were joined between the list and the file: the next list names the new ones
+                found = search(shelves, query, k)
+                entries = self._book.entries(found.keys.tolist())
+                return _hits(found, entries, k)
+        raise AssertionError
+
+    def _shelves(self, where: str | None, exclude: Sequence[Any]) -> list[Shelved]:
+        view = self._now()
+        shelves = list(view.shelves.values())
+        if where is not None:
+            passing = self._keys_that_pass(where, view.version)
+            shelves = [_only(one, passing) for one in shelves]
+        if exclude:
+            keys = np.array([entry.key for entry in self._book.entries_of(exclude).values()], np.int64)
+            shelves = [_without(one, keys) for one in shelves]
+        return shelves
+
+    def _now(self) -> View:
+        """The shards as they are, read anew only after a change."""
+        with self._lock:
+            version = self._book.version
+            if version != self._view.version:
+                known = self._view.shelves
+                records = self._book.shards()
+                fresh = any(record.name not in known for record in records)
+                gone = self._book.gone_since(-1 if fresh else self._view.version)
+                shelves = {}
+                for record in records:
+                    before = known.get(record.name) or Shelved(Shard(self.folder / SHARDS, record), None)
+                    shelves[record.name] = _without(before, gone)
+                self._view = View(version, shelves)
+            return self._view
+
+    def _keys_that_pass(self, where: str, version: int) -> Rows:
+        known = self._passing.get(where)
+        if known is None or known[0] != version:
+            keys = self._book.keys_of(condition(where, self._book.fields()))
+            while len(self._passing) >= FILTERS_KEPT:
+                self._passing.pop(next(iter(self._passing)), None)
+            self._passing[where] = known = (version, np.sort(keys))
+        return known[1]
+
+    # --- what it is ---
+
+    def __len__(self) -> int:
+        return self._book.count()
+
+    def info(self, check: bool = False) -> dict[str, Any]:
+        """Counts, sizes, fingerprint and health; with `check` every byte is read."""
+        book = self._book
+        with book.reading():
+            records = book.shards()
+            about = {name: book.about(name) for name in ("model", "fingerprint", "stored", "state", "format")}
+            gone, count, fields = len(book.gone_since(-1)), book.count(), sorted(book.fields())
+        health, width = "good", None
+        try:
+            for record in records:
+                shard = Shard(self.folder / SHARDS, record)
+                width = shard.small.integers.shape[1]
+                if check:
+                    shard.check()
+            if check and not book.whole():
+                health = f"{book.path}: damaged"
+        except TwofoldError as error:
+            health = str(error)
+        return {
+            "candidates": count,
+            "model": about["model"],
+            "fingerprint": about["fingerprint"],
+            "engine": ENGINE,
+            "format": int(about["format"] or 0),
+            "state": about["state"],
+            "width": width,
+            "stored": about["stored"],
+            "fields": fields,
+            "shards": len(records),
+            "removed": gone,
+            "bytes": {"shards": sum(one.size for one in records), "texts": book.path.stat().st_size},
+            "health": health,
+        }
+
+    def given_ids(self, words: Iterable[str]) -> list[Any]:
+        """Ids as somebody typed them: a number is meant where no text of these digits is there."""
+        words = list(words)
+        texts = self._book.entries_of(words)
+        return [int(one) if one not in texts and one.isdecimal() else one for one in words]
+
+    def close(self) -> None:
+        self._book.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _book(self) -> Book:
+        if not hasattr(self._own, "book"):
+            self._own.book = Book(self.folder)
+        book: Book = self._own.book
+        return book
+
+
+def _only(shelf: Shelved, keys: Rows) -> Shelved:
+    """The rows of `keys`, which grow."""
+    out = np.ones(len(shelf.shard), bool)
+    out[shelf.shard.rows_of(keys)] = False
+    return Shelved(shelf.shard, out if shelf.out is None else out | shelf.out)
+
+
+def _without(shelf: Shelved, keys: Rows) -> Shelved:
+    rows = shelf.shard.rows_of(keys)
+    if not len(rows):
+        return shelf
+    out: NDArray[np.bool_] = np.zeros(len(shelf.shard), bool) if shelf.out is None else shelf.out.copy()
+    out[rows] = True
+    return Shelved(shelf.shard, out)
+
+
+def _hits(found: Best, entries: Mapping[int, Entry], k: int) -> list[Hit]:
+    """Best first; among level scores the smaller id."""
+    order = np.argsort(-found.scores, kind="stable")
+    scores = found.scores[order]
+    steps = np.abs(np.diff(scores)) > LEVEL * (1 + np.abs(scores[1:]))
+    level = np.concatenate([[0], np.cumsum(steps)]) if len(scores) else np.empty(0)
+    places = [(int(group), entries[int(found.keys[one])], one) for group, one in zip(level, order, strict=True)]
+    places.sort(key=lambda place: (place[0], isinstance(place[1].id, str), place[1].id))
+    return [
+        Hit(entry.text, float(found.scores[one]), entry.id, json.loads(entry.fields) if entry.fields else {})
+        for _, entry, one in places[:k]
+    ]

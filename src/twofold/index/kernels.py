@@ -1,0 +1,55 @@
+"""Loops over all candidates, compiled by numba: dot products of 8-bit integers, and bounds from them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Integers = NDArray[Any]
+
+
+@njit(nogil=True, cache=True)
+def products(small: Integers, directions: Integers, out: Integers) -> None:
+    """small (rows, width) int8, directions (directions, width) int16, out (directions, rows) int32."""
+    for row in range(len(small)):
+        for one in range(len(directions)):
+            total = np.int32(0)
+            for place in range(small.shape[1]):
+                total += np.int32(small[row, place]) * np.int32(directions[one, place])
+            out[one, row] = total
+
+
+@njit(nogil=True, cache=True)
+def products_of(small: Integers, rows: Integers, directions: Integers, out: Integers) -> None:
+    """The same for some rows."""
+    for number in range(len(rows)):
+        row = rows[number]
+        for one in range(len(directions)):
+            total = np.int32(0)
+            for place in range(small.shape[1]):
+                total += np.int32(small[row, place]) * np.int32(directions[one, place])
+            out[one, number] = total
+
+
+# Sums may be taken in another order: what that changes is inside the bounds' margin.
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
+def add_ceiling(dots: Integers, steps: Any, errors: Any, norms: Any, centre: Any, ball: Any, total: Any) -> None:
+    """Add to `total` how large the dot product with any vector of a ball can be.
+
+    centre: what an integer of the direction is worth, and its error. ball: the least and the largest share of the
+    vectors along the direction, and how far they stand from it.
+    """
+    step, lost = centre[0], centre[1]
+    least, most, apart = ball[0], ball[1], ball[2]
+    for row in range(len(dots)):
+        norm = norms[row]
+        along = np.float32(dots[row]) * (steps[row] * step)
+        slack = errors[row] + norm * lost
+        low, high = along - slack, along + slack
+        near = max(abs(along) - slack, np.float32(0.0))
+        share = max(max(least * low, least * high), max(most * low, most * high))
+        total[row] += share + apart * math.sqrt(max(norm * norm - near * near, np.float32(0.0)))

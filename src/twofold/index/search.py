@@ -1,0 +1,173 @@
+"""Exact top-k search: bounds first, exact scores for what may still be among the best, until nothing else can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from twofold.index.bounds import BLOCK, Bounds, Floats, Rows, Small
+from twofold.types import Contexts, RankingHead
+
+SCANNED = 4096
+"""So many candidates are all scored at once: bounds would not pay."""
+SEEDS = 256
+"""How many of the highest bounds are scored first; the k-th best of them is what others must reach."""
+FEW = 1024
+"""More than these above the floor get tighter bounds, if those leave fewer by a sample."""
+TRIED = 256
+"""Rows of that sample."""
+CHUNK = 1024
+"""How many are scored at a time after that."""
+LEVEL = 1e-6
+"""Scores this close, as a share of one, are level."""
+LOWEST = float(np.finfo(np.float32).min)
+
+
+class Best:
+    """The best k so far, and whatever is level with the last of them."""
+
+    def __init__(self, k: int, floor: float = -np.inf) -> None:
+        self.k, self.floor = k, floor
+        self.keys: Rows = np.empty(0, np.int64)
+        self.scores: Floats = np.empty(0, np.float32)
+
+    def add(self, keys: Rows, scores: Floats) -> None:
+        """keys and scores of further candidates, each seen once"""
+        keys, scores = np.concatenate([self.keys, keys]), np.concatenate([self.scores, scores])
+        if len(scores) >= self.k:
+            least = float(np.partition(scores, len(scores) - self.k)[len(scores) - self.k])
+            self.floor = max(self.floor, least - LEVEL * (1 + abs(least)))
+        kept = scores >= self.floor
+        self.keys, self.scores = keys[kept], scores[kept]
+
+
+class Shelf(Protocol):
+    """Candidates that can be searched: a shard here, and later perhaps a machine elsewhere."""
+
+    def best(self, query: Query, k: int, floor: float) -> Best:
+        """The best k that score at least `floor`, proven."""
+        ...
+
+
+class Query:
+    """One context, as a search needs it."""
+
+    def __init__(self, head: RankingHead, contexts: Contexts) -> None:
+        """contexts: one"""
+        self.head, self.contexts = head, contexts
+        self.bounds = Bounds(head.ceiling(contexts).cpu().numpy())
+
+    @torch.no_grad()
+    def score(self, vectors: Floats) -> Floats:
+        """vectors (candidates, width) → (candidates,)"""
+        candidates = torch.from_numpy(vectors).to(self.contexts.vectors.device)
+        scores: Floats = self.head.score(self.contexts, candidates)[0].cpu().numpy()
+        return scores
+
+
+def search(shelves: Iterable[Shelf], query: Query, k: int) -> Best:
+    """The best k of all shelves; each has to reach what the ones before it gave."""
+    found = Best(k)
+    for shelf in shelves:
+        own = shelf.best(query, k, found.floor)
+        found.add(own.keys, own.scores)
+    return found
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Candidates as one place keeps them."""
+
+    small: Small
+    vectors: Callable[[Rows | slice], Floats]
+    """Of some rows: (rows, width)."""
+    out: NDArray[np.bool_] | None = None
+    """(rows,): those that do not count."""
+
+    def __len__(self) -> int:
+        return len(self.small)
+
+
+def best_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> Best:
+    """The rows that score best, at least `floor`.
+
+    The highest bounds are scored, which raises the floor; if much is still above it, that gets tighter bounds; what is
+    left is scored from the highest bound down, until no bound reaches the floor.
+    """
+    if len(stored) <= SCANNED:
+        return _scan(query, stored, Best(k, floor))
+    bounds = first_bounds(query.bounds, stored.small)
+    if stored.out is not None:
+        bounds[stored.out] = -np.inf
+    found = Best(k, floor)
+    rows = _highest(bounds, SEEDS + 4 * k)
+    found.add(rows, query.score(stored.vectors(rows)))
+    bounds[rows] = -np.inf
+    rows = np.flatnonzero(bounds >= max(found.floor, LOWEST))
+    left = bounds[rows]
+    if len(rows) > FEW:
+        sample = rows[:: len(rows) // TRIED]
+        share = float((query.bounds.closer(stored.small, sample) >= found.floor).mean())
+        if share * len(rows) > len(stored) / 4:
+            return _scan(query, stored, Best(k, found.floor))
+        left = query.bounds.closer(stored.small, rows)
+        rows, left = rows[left >= found.floor], left[left >= found.floor]
+    order = np.argsort(-left)
+    for start in range(0, len(rows), CHUNK):
+        some = order[start : start + CHUNK]
+        some = some[left[some] >= found.floor]
+        if not len(some):
+            break
+        found.add(rows[some], query.score(stored.vectors(rows[some])))
+    return found
+
+
+def _scan(query: Query, stored: Stored, found: Best) -> Best:
+    """Score every row."""
+    for start in range(0, len(stored), BLOCK):
+        stop = min(start + BLOCK, len(stored))
+        scores = query.score(stored.vectors(slice(start, stop)))
+        rows = np.flatnonzero(scores >= max(found.floor, LOWEST)) + start
+        if stored.out is not None:
+            rows = rows[~stored.out[rows]]
+        found.add(rows, scores[rows - start])
+    return found
+
+
+def first_bounds(bounds: Bounds, small: Small) -> Floats:
+    """Bounds of all rows, by as many threads as torch uses."""
+    total = np.empty(len(small), np.float32)
+
+    def fill(start: int) -> None:
+        stop = min(start + BLOCK, len(small))
+        total[start:stop] = bounds.of(small, start, stop)
+
+    starts = range(0, len(small), BLOCK)
+    if len(starts) < 4 or torch.get_num_threads() == 1:
+        for start in starts:
+            fill(start)
+    else:
+        list(_threads(torch.get_num_threads()).map(fill, starts))
+    return total
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, "twofold-search")
+
+
+def _highest(values: Floats, count: int) -> Rows:
+    """Rows of about the `count` highest values, those that are −inf left out."""
+    if count < len(values):
+        least = np.partition(values, len(values) - count)[len(values) - count]
+        rows = np.flatnonzero(values >= least)[: 2 * count]
+    else:
+        rows = np.arange(len(values))
+    return rows[values[rows] > -np.inf]

@@ -1,0 +1,221 @@
+"""One immutable file of candidates: keys, vectors and their 8-bit form, each part checked before its first use."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold import storage
+from twofold.errors import TwofoldError
+from twofold.index.bounds import Floats, Rows, Small
+from twofold.index.search import Best, Query, Stored, best_rows
+
+BLOCK = 1 << 18
+"""Bytes under one checksum."""
+COPIED = 1 << 14
+"""Rows that are held at a time while shards are joined."""
+STORED = ("float32", "float16")
+REMEDY = "copy the index again, or build it anew"
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What the index keeps of a shard: enough to notice any change of its file."""
+
+    name: str
+    first: int
+    """Its smallest key."""
+    rows: int
+    size: int
+    sums: bytes
+    """One CRC-32 for each block of the file."""
+
+
+class Shard:
+    """A shard's arrays, mapped into memory. The file is laid out as safetensors, so that others can read it."""
+
+    def __init__(self, folder: Path, record: ShardRecord) -> None:
+        self.path, self.record = folder / record.name, record
+        try:
+            self.bytes = np.memmap(self.path, np.uint8, "r")
+        except FileNotFoundError:
+            raise MissingShardError(f"{self.path}: this part of the index is missing; {REMEDY}") from None
+        except (OSError, ValueError) as error:
+            raise TwofoldError(f"{self.path}: cannot be read ({error}); {REMEDY}") from None
+        if len(self.bytes) != record.size:
+            raise TwofoldError(f"{self.path}: {len(self.bytes):,} bytes long, not {record.size:,}; {REMEDY}")
+        self._sums = np.frombuffer(record.sums, np.uint32)
+        self._checked = np.zeros(len(self._sums), bool)
+        self._check(_blocks(0, 8))
+        length = int.from_bytes(bytes(self.bytes[:8]), "little")
+        self._check(_blocks(0, 8 + length))
+        self._starts: dict[str, int] = {}
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for name, about in json.loads(bytes(self.bytes[8 : 8 + length])).items():
+            start, stop = (8 + length + offset for offset in about["data_offsets"])
+            self._starts[name] = start
+            self._arrays[name] = self.bytes[start:stop].view(_KINDS[about["dtype"]]).reshape(about["shape"])
+        self.keys: Rows = self._whole("keys")
+        self.small: Small = Small(*(self._whole(name) for name in ("integers", "steps", "errors", "norms")))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def vectors(self, rows: Rows | slice) -> Floats:
+        """(rows, width), as float32"""
+        return self.take("vectors", rows).astype(np.float32, copy=False)
+
+    def take(self, name: str, rows: Rows | slice) -> NDArray[Any]:
+        """Some rows of an array."""
+        stored = self._arrays[name]
+        wide, start = stored[:1].nbytes, self._starts[name]
+        if isinstance(rows, slice):
+            self._check(_blocks(start + rows.start * wide, start + rows.stop * wide))
+        else:
+            first = start + rows * wide
+            self._check(np.unique(np.concatenate([first // BLOCK, (first + wide - 1) // BLOCK])))
+        return stored[rows]
+
+    def rows_of(self, keys: Rows) -> Rows:
+        """Where those of the keys stand that are here; keys grow from row to row."""
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found: Rows = places[self.keys[places] == keys]
+        return found
+
+    def check(self) -> None:
+        """Read everything and compare it with its checksums."""
+        self._checked[:] = False
+        self._check(np.arange(len(self._sums)))
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        array = self._arrays[name]
+        start = self._starts[name]
+        self._check(_blocks(start, start + array.nbytes))
+        return array
+
+    def _check(self, blocks: Rows) -> None:
+        for block in blocks[~self._checked[blocks]]:
+            if zlib.crc32(self.bytes[block * BLOCK : (block + 1) * BLOCK].tobytes()) != self._sums[block]:
+                raise TwofoldError(f"{self.path}: damaged near byte {block * BLOCK:,}; {REMEDY}")
+            self._checked[block] = True
+
+
+def _blocks(start: int, stop: int) -> Rows:
+    """The blocks that hold these bytes."""
+    return np.arange(start // BLOCK, -(-stop // BLOCK))
+
+
+class MissingShardError(TwofoldError):
+    """A shard that is listed has no file."""
+
+
+@dataclass(frozen=True)
+class Shelved:
+    """A shard to be searched, but for some of its rows."""
+
+    shard: Shard
+    out: NDArray[np.bool_] | None
+
+    def best(self, query: Query, k: int, floor: float) -> Best:
+        shard = self.shard
+        found = best_rows(query, Stored(shard.small, shard.vectors, self.out), k, floor)
+        found.keys = shard.keys[found.keys]
+        return found
+
+
+class Fresh:
+    """Candidates that are not yet in a file."""
+
+    def __init__(self, keys: Rows, vectors: NDArray[Any]) -> None:
+        """vectors (rows, width) float32 or float16"""
+        small = Small.of(vectors.astype(np.float32))
+        self.arrays = {"keys": keys, "vectors": vectors, **vars(small)}
+
+    def __len__(self) -> int:
+        return len(self.arrays["keys"])
+
+    def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        part: NDArray[Any] = self.arrays[name][start:stop]
+        return part
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows of a shard that go into another."""
+
+    shard: Shard
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        return self.shard.take(name, self.rows[start:stop])
+
+
+def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: str) -> ShardRecord:
+    """One file with the rows of all sources, their keys growing; never more than a part of them in memory."""
+    rows, width = sum(map(len, sources)), sources[0].part("vectors", 0, 1).shape[1]
+    shapes = {
+        "keys": ((rows,), "int64"),
+        "steps": ((rows,), "float32"),
+        "errors": ((rows,), "float32"),
+        "norms": ((rows,), "float32"),
+        "integers": ((rows, width), "int8"),
+        "vectors": ((rows, width), kind),
+    }
+    header: dict[str, Any] = {}
+    offset = 0
+    for array, (shape, dtype) in shapes.items():
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        header[array] = {"dtype": _NAMES[dtype], "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 64)
+    sums = _Sums()
+    with storage.new_file(folder / name) as file:
+        for piece in _pieces(text, sources, list(shapes)):
+            sums.add(piece)
+            file.write(piece)
+    return ShardRecord(name, int(sources[0].part("keys", 0, 1)[0]), rows, sums.size, sums.done())
+
+
+def _pieces(header: bytes, sources: Sequence[Fresh | Kept], arrays: list[str]) -> Iterator[bytes]:
+    yield len(header).to_bytes(8, "little") + header
+    for array in arrays:
+        for source in sources:
+            for start in range(0, len(source), COPIED):
+                yield np.ascontiguousarray(source.part(array, start, start + COPIED)).tobytes()
+
+
+class _Sums:
+    """Checksums of blocks, of bytes that come in pieces of any length."""
+
+    def __init__(self) -> None:
+        self.size, self.done_sums, self.current = 0, list[int](), 0
+
+    def add(self, piece: bytes) -> None:
+        view = memoryview(piece)
+        while view:
+            room = BLOCK - self.size % BLOCK
+            self.current = zlib.crc32(view[:room], self.current)
+            self.size += len(view[:room])
+            view = view[room:]
+            if self.size % BLOCK == 0:
+                self.done_sums.append(self.current)
+                self.current = 0
+
+    def done(self) -> bytes:
+        last = [self.current] if self.size % BLOCK else []
+        return np.array(self.done_sums + last, np.uint32).tobytes()
+
+
+_NAMES = {"int64": "I64", "int8": "I8", "float32": "F32", "float16": "F16"}
+_KINDS = {short: name for name, short in _NAMES.items()}

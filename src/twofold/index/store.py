@@ -1,0 +1,239 @@
+"""The index's book: an SQLite file with the candidates' ids, texts and fields, the list of shards, and what is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold.errors import TwofoldError
+from twofold.index.bounds import Rows
+from twofold.index.filters import Condition
+from twofold.index.shard import ShardRecord
+
+FORMAT = 1
+FILE, SHARDS = "index.sqlite", "shards"
+REMEDY = "copy the index again, or build it anew"
+WAIT = 60.0
+"""Seconds to wait for another process that is writing."""
+BUILDING, READY = "building", "ready"
+ASKED = 500
+"""Ids or keys in one question."""
+TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE candidates (
+    key INTEGER PRIMARY KEY, id NOT NULL UNIQUE, text TEXT NOT NULL, fields TEXT, sum INTEGER NOT NULL
+);
+CREATE TABLE fields (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE shards (
+    name TEXT PRIMARY KEY, first INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, sums BLOB NOT NULL
+);
+CREATE TABLE gone (key INTEGER PRIMARY KEY, version INTEGER NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A candidate as it stands in the book."""
+
+    key: int
+    id: Any
+    text: str
+    fields: str | None
+    """As JSON."""
+
+    @property
+    def sum(self) -> int:
+        return zlib.crc32(json.dumps([self.key, self.id, self.text, self.fields]).encode())
+
+
+class Book:
+    """One connection to the file; every thread has its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        if not self.path.exists():
+            raise TwofoldError(f"{folder}: holds no index ({FILE} is missing); make one with `twofold index build`")
+        with self.clear_errors():
+            self.database = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+            self.database.execute("PRAGMA synchronous = FULL")
+            found = self.about("format")
+        if found != str(FORMAT):
+            raise TwofoldError(f"{folder}: an index of format {found}, this version reads {FORMAT}; build it anew")
+
+    @classmethod
+    def create(cls, folder: Path, about: dict[str, str]) -> None:
+        """An empty book; it appears whole or not at all."""
+        aside = folder / f".{FILE}.new"
+        aside.unlink(missing_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(aside, isolation_level=None)
+            database.executescript(TABLES)
+            values = {"format": str(FORMAT), "version": "0", **about}
+            database.executemany("INSERT INTO about VALUES (?, ?)", values.items())
+            database.execute("PRAGMA journal_mode = WAL")
+            database.close()
+            aside.replace(folder / FILE)
+        except (sqlite3.Error, OSError) as error:
+            raise TwofoldError(f"{folder}: could not be written ({error})") from None
+
+    @contextlib.contextmanager
+    def clear_errors(self) -> Iterator[None]:
+        """Turn what SQLite says into one line."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            remedy = "free some space and run again" if "full" in str(error) else REMEDY
+            raise TwofoldError(f"{self.path}: {error}; {remedy}") from error
+
+    def close(self) -> None:
+        self.database.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read inside belongs to one moment."""
+        with self.clear_errors():
+            self.database.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """All changes inside happen, or none; they are on the disk when this ends."""
+        with self.clear_errors():
+            self.database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.database.execute("UPDATE about SET value = value + 1 WHERE name = 'version'")
+                self.database.execute("COMMIT")
+            except BaseException:
+                if self.database.in_transaction:
+                    self.database.execute("ROLLBACK")
+                raise
+
+    # --- what is there ---
+
+    def about(self, name: str) -> str | None:
+        found = self.database.execute("SELECT value FROM about WHERE name = ?", [name]).fetchone()
+        return None if found is None else str(found[0])
+
+    @property
+    def version(self) -> int:
+        return int(self.about("version") or 0)
+
+    def count(self) -> int:
+        return int(self.database.execute("SELECT count(*) FROM candidates").fetchone()[0])
+
+    def largest_number(self) -> int:
+        """The largest id that is a number."""
+        found = self.database.execute("SELECT max(id) FROM candidates WHERE typeof(id) = 'integer'").fetchone()[0]
+        return int(found or 0)
+
+    def shards(self) -> list[ShardRecord]:
+        return [
+            ShardRecord(*row)
+            for row in self.database.execute("SELECT name, first, rows, size, sums FROM shards ORDER BY first")
+        ]
+
+    def gone_since(self, version: int) -> Rows:
+        """Keys that stand in shards and are no candidates any more."""
+        rows = self.database.execute("SELECT key FROM gone WHERE version > ?", [version]).fetchall()
+        return np.array([row[0] for row in rows], np.int64)
+
+    def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
+        """By key; each is compared with its checksum."""
+        found = {entry.key: entry for entry in self._entries("key", keys)}
+        if len(found) < len(set(keys)):
+            raise TwofoldError(f"{self.path}: damaged, a candidate of a shard is missing; {REMEDY}")
+        return found
+
+    def check_model(self, fingerprint: str, name: object) -> None:
+        """Vectors of two models do not mix."""
+        if self.about("fingerprint") != fingerprint:
+            raise TwofoldError(
+                f"{self.path.parent}: built with another model ({self.about('model')}) than {name}, or its weights, "
+                "tokenizer or settings have changed; give the same model, or build the index anew"
+            )
+
+    def check_ready(self) -> None:
+        """Whether it was built to its end."""
+        if self.about("state") != READY:
+            raise TwofoldError(f"{self.path.parent}: not built to its end; run `twofold index build` again to go on")
+
+    def entries_of(self, ids: Sequence[Any]) -> dict[Any, Entry]:
+        """By id; ids that are not there are left out."""
+        return {entry.id: entry for entry in self._entries("id", ids)}
+
+    def keys_of(self, condition: Condition) -> Rows:
+        """Candidates that pass a filter."""
+        question = f"SELECT key FROM candidates WHERE {condition.sql}"  # noqa: S608 - whatever was given is a parameter
+        rows = self.database.execute(question, condition.values).fetchall()
+        return np.array([row[0] for row in rows], np.int64)
+
+    def fields(self) -> set[str]:
+        return {row[0] for row in self.database.execute("SELECT name FROM fields")}
+
+    def whole(self) -> bool:
+        """Whether SQLite finds its file in order, and every candidate its checksum."""
+        if self.database.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+            return False
+        rows = self.database.execute("SELECT key, id, text, fields, sum FROM candidates")
+        return all(Entry(*row[:4]).sum == row[4] for row in rows)
+
+    # --- changes ---
+
+    def set_about(self, name: str, value: str) -> None:
+        self.database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [name, value])
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        rows = [(one.key, one.id, one.text, one.fields, one.sum) for one in entries]
+        self.database.executemany("INSERT INTO candidates VALUES (?, ?, ?, ?, ?)", rows)
+        self._note_fields(one.fields for one in entries)
+        if entries:
+            self.set_about("next_key", str(entries[-1].key + 1))
+
+    def rewrite(self, entries: Sequence[Entry]) -> None:
+        """Other fields for candidates whose texts stay."""
+        rows = [(one.fields, one.sum, one.key) for one in entries]
+        self.database.executemany("UPDATE candidates SET fields = ?, sum = ? WHERE key = ?", rows)
+        self._note_fields(one.fields for one in entries)
+
+    def drop(self, keys: Sequence[int]) -> None:
+        """They are candidates no more, and stand in their shards until these are joined."""
+        version = self.version + 1
+        self.database.executemany("DELETE FROM candidates WHERE key = ?", [[key] for key in keys])
+        self.database.executemany("INSERT INTO gone VALUES (?, ?)", [[key, version] for key in keys])
+
+    def replace_shards(self, old: Collection[str], new: Iterable[ShardRecord], forgotten: Iterable[int] = ()) -> None:
+        """Other files in the place of some; `forgotten` keys stand in none of them."""
+        self.database.executemany("DELETE FROM shards WHERE name = ?", [[name] for name in old])
+        rows = [(one.name, one.first, one.rows, one.size, one.sums) for one in new]
+        self.database.executemany("INSERT INTO shards VALUES (?, ?, ?, ?, ?)", rows)
+        self.database.executemany("DELETE FROM gone WHERE key = ?", [[int(key)] for key in forgotten])
+
+    def _note_fields(self, written: Iterable[str | None]) -> None:
+        names = {name for one in written if one for name in json.loads(one)}
+        self.database.executemany("INSERT OR IGNORE INTO fields VALUES (?)", [[name] for name in sorted(names)])
+
+    def _entries(self, column: str, values: Sequence[Any]) -> Iterator[Entry]:
+        for start in range(0, len(values), ASKED):
+            some = values[start : start + ASKED]
+            marks = ", ".join("?" * len(some))
+            question = f"SELECT key, id, text, fields, sum FROM candidates WHERE {column} IN ({marks})"  # noqa: S608
+            for row in self.database.execute(question, some):
+                entry = Entry(*row[:4])
+                if entry.sum != row[4]:
+                    raise TwofoldError(
+                        f"{self.path}: damaged, candidate {entry.id!r} is not what was written; {REMEDY}"
+                    )
+                yield entry

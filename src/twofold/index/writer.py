@@ -1,0 +1,232 @@
+"""Changes an index, one process at a time: new shards beside the old, then one transaction that makes them count."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from twofold.data import files
+from twofold.data.candidates import Candidate, Texts, read_candidates
+from twofold.errors import TwofoldError
+from twofold.index.shard import STORED, Fresh, Kept, Shard, ShardRecord, write_shard
+from twofold.index.store import BUILDING, FILE, READY, SHARDS, WAIT, Book, Entry
+from twofold.model.ranker import Ranker
+from twofold.progress import Report, bar
+
+AT_A_TIME = 4096
+"""Texts that are read and written as one shard before they count: what a kill can cost."""
+JOINED = 8
+"""So many neighbouring shards of like size become one."""
+SMALLEST, LARGEST = 512, 1 << 20
+"""Rows of shards that count as small, and of one that is full."""
+
+
+def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, show: bool) -> None:
+    """Make an index, or go on with one that was cut short: what counts already is not read again."""
+    if model.joined:
+        raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
+    if stored not in STORED:
+        raise TwofoldError(f"stored: there is no {stored!r}; give {' or '.join(STORED)}")
+    source = files.fingerprint(str(texts)) if isinstance(texts, str | Path) else "texts at hand"
+    if not (folder / FILE).exists():
+        if folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir()):
+            raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
+        about = {"model": name, "fingerprint": model.fingerprint(), "stored": stored, "source": source}
+        Book.create(folder, {**about, "state": BUILDING, "next_key": "1"})
+    writer = Writer(folder, model)
+    writer.book.check_model(model.fingerprint(), name)
+    if writer.book.about("state") == READY:
+        raise TwofoldError(f"{folder}: there is an index already; change it with `twofold index add`, or remove it")
+    if (writer.book.about("source"), writer.book.about("stored")) != (source, stored):
+        raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
+    with writer.alone():
+        writer.write(texts, 0, survey(texts), show)
+        with writer.book.changing():
+            writer.book.set_about("state", READY)
+
+
+class Writer:
+    """Whoever changes an index; whoever comes second waits."""
+
+    def __init__(self, folder: Path, model: Ranker | None = None) -> None:
+        """model: needed wherever texts are read"""
+        self.folder, self.shards = folder, folder / SHARDS
+        self.book = Book(folder)
+        self.model = model
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this lasts nobody else writes; what a killed writer left is cleared away."""
+        try:
+            with FileLock(self.folder / ".lock", timeout=WAIT):
+                listed = {one.name for one in self.book.shards()}
+                for path in self.shards.glob("*") if self.shards.exists() else ():
+                    if path.name not in listed:
+                        path.unlink()
+                yield
+        except Timeout:
+            raise TwofoldError(f"{self.folder}: another process has been writing for {WAIT:.0f} s; try later") from None
+        finally:
+            self.book.close()
+
+    def add(self, texts: Texts, show: bool = False) -> int:
+        with self.alone():
+            self.book.check_ready()
+            start = self.book.largest_number()
+            total = survey(texts)
+            for some in chunks(read_candidates(texts), start):
+                for id in self.book.entries_of(list(some)):
+                    raise TwofoldError(f"{some[id].place}: the id {id!r} is there already; use `twofold index update`")
+            return self.write(texts, start, total, show)
+
+    def update(self, texts: Texts, show: bool = False) -> int:
+        with self.alone():
+            self.book.check_ready()
+            return self.write(texts, 0, survey(texts), show)
+
+    def remove(self, ids: Sequence[Any]) -> int:
+        with self.alone():
+            self.book.check_ready()
+            known = self.book.entries_of(ids)
+            for id in ids:
+                if id not in known:
+                    raise TwofoldError(f"{self.folder}: there is no candidate {id!r}; nothing was removed")
+            with self.book.changing():
+                self.book.drop([entry.key for entry in known.values()])
+            return len(known)
+
+    def compact(self) -> None:
+        with self.alone():
+            self.book.check_ready()
+            self._join(self.book.shards())
+
+    def write(self, texts: Texts, start: int, total: int, show: bool) -> int:
+        """Put every text where its id says, but for those that are there unchanged. Returns how many were not."""
+        seen = changed = 0
+        with bar("reading texts", total, show=show) as report:
+            for some in chunks(read_candidates(texts), start):
+                known = self.book.entries_of(list(some))
+                new = {id: one for id, one in some.items() if id not in known or known[id].text != one.text}
+                same = [(known[id], one) for id, one in some.items() if id not in new]
+                rewritten = [Entry(old.key, old.id, old.text, fields_of(one)) for old, one in same]
+                rewritten = [one for one, (old, _) in zip(rewritten, same, strict=True) if one != old]
+                if new or rewritten:
+                    vectors = self._vectors([one.text for one in new.values()], lambda done, at=seen: report(at + done))
+                    self._commit(new, vectors, [known[id].key for id in new if id in known], rewritten)
+                seen, changed = seen + len(some), changed + len(new) + len(rewritten)
+                report(seen)
+        return changed
+
+    def _vectors(self, texts: Sequence[str], report: Report) -> NDArray[Any]:
+        """(texts, width) as they are stored; equal texts are read once."""
+        assert self.model is not None
+        if not texts:
+            return np.empty((0, 0), np.float32)
+        once = list(dict.fromkeys(texts))
+        place = {text: number for number, text in enumerate(once)}
+        vectors = self.model.embed_candidates(once, report).cpu().numpy()[[place[text] for text in texts]]
+        vectors = vectors.astype(self.book.about("stored"))
+        for number in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():
+            raise TwofoldError(
+                f"the vector of {texts[number][:60]!r} is not finite; the model is damaged"
+                + (", or its numbers too large for float16" if vectors.dtype == np.float16 else "")
+            )
+        return vectors
+
+    def _commit(
+        self, new: Mapping[Any, Candidate], vectors: NDArray[Any], dropped: Sequence[int], rewritten: Sequence[Entry]
+    ) -> None:
+        """One shard and one transaction: all of it counts, or nothing."""
+        first = int(self.book.about("next_key") or 1)
+        entries = [Entry(key, id, one.text, fields_of(one)) for key, (id, one) in enumerate(new.items(), start=first)]
+        records = []
+        if entries:
+            keys = np.arange(first, first + len(entries))
+            records = [self._shard([Fresh(keys, vectors)], 0)]
+        with self.book.changing():
+            self.book.drop(dropped)
+            self.book.insert(entries)
+            self.book.rewrite(rewritten)
+            self.book.replace_shards([], records)
+        self._join_small()
+
+    def _shard(self, sources: Sequence[Fresh | Kept], number: int) -> ShardRecord:
+        # The version has never counted yet, so the name is that of no shard that anybody reads.
+        name = f"{self.book.version + 1:010d}-{number:04d}.safetensors"
+        return write_shard(self.shards, name, sources, str(self.book.about("stored")))
+
+    def _join_small(self) -> None:
+        """Neighbours of like size become one, so that there are never many; each row moves a few times in all."""
+        while True:
+            last = self.book.shards()[-JOINED:]
+            sizes = [max(one.rows, SMALLEST) for one in last]
+            if len(last) < JOINED or max(sizes) > JOINED * min(sizes) or sum(sizes) > LARGEST:
+                return
+            self._join(last)
+
+    def _join(self, records: Sequence[ShardRecord]) -> None:
+        """Write the rows of some shards that are still candidates into as few as possible."""
+        gone = self.book.gone_since(-1)
+        sources = []
+        forgotten = []
+        for record in records:
+            shard = Shard(self.shards, record)
+            out = shard.rows_of(gone)
+            forgotten += shard.keys[out].tolist()
+            kept = np.delete(np.arange(len(shard)), out)
+            sources += [Kept(shard, part) for part in np.array_split(kept, -(-len(kept) // LARGEST) or 1) if len(part)]
+        full: list[list[Kept]] = []
+        for source in sources:
+            if full and sum(map(len, full[-1])) + len(source) <= LARGEST:
+                full[-1].append(source)
+            else:
+                full.append([source])
+        new = [self._shard(some, number) for number, some in enumerate(full)]
+        with self.book.changing():
+            self.book.replace_shards([one.name for one in records], new, forgotten)
+        for record in records:
+            (self.shards / record.name).unlink(missing_ok=True)
+
+
+def survey(texts: Texts) -> int:
+    """How many candidates there are; an id that comes twice is an error. Ids are kept on the disk, not in memory."""
+    with contextlib.closing(sqlite3.connect("")) as seen:
+        seen.execute("CREATE TABLE seen (id UNIQUE, place)")
+        count = 0
+        for one in read_candidates(texts):
+            count += 1
+            if one.own_id is None:
+                continue
+            if isinstance(one.own_id, bool) or not isinstance(one.own_id, str | int):
+                raise TwofoldError(f"{one.place}: the id {one.own_id!r} is neither a text nor a whole number")
+            try:
+                seen.execute("INSERT INTO seen VALUES (?, ?)", [one.own_id, one.place])
+            except sqlite3.IntegrityError:
+                [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [one.own_id])
+                raise TwofoldError(f"{one.place}: the id {one.own_id!r} is that of {before} too") from None
+            except (OverflowError, UnicodeEncodeError):
+                raise TwofoldError(
+                    f"{one.place}: the id {one.own_id!r:.40} cannot be kept; use a shorter one"
+                ) from None
+        return count
+
+
+def chunks(candidates: Iterable[Candidate], start: int) -> Iterator[dict[Any, Candidate]]:
+    """Some at a time, by id; those without one of their own are numbered on from `start`."""
+    source = iter(candidates)
+    while some := list(itertools.islice(source, AT_A_TIME)):
+        yield {one.number + start if one.own_id is None else one.own_id: one for one in some}
+
+
+def fields_of(candidate: Candidate) -> str | None:
+    """A candidate's further fields as JSON."""
+    return json.dumps(candidate.fields, ensure_ascii=False, default=str) if candidate.fields else None

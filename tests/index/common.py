@@ -1,0 +1,141 @@
+"""What tests of the index share: vectors at random, scores in float64 to compare with, and small rankers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tests.conftest import decoder, encoder
+from tests.rankers import small_ranker
+from twofold.data import made
+from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import bi, poly
+from twofold.index.search import Best
+from twofold.model import Ranker
+from twofold.types import Contexts, Hit, HiddenSpec, RankingHead, Vocabulary
+
+Vectors = NDArray[np.float32]
+Scores = NDArray[np.float64]
+TEXTS = list(dict.fromkeys(row["source"] for row in made.numbers(900, seed=7)))
+"""Some hundred different texts."""
+HEADS = ["bi", "plain", "scaled", "multihead"]
+CODES = ["collinear", "dispersed", "opposite", "masked"]
+CLOSE = 1e-5
+
+
+def head_of(kind: str, width: int) -> RankingHead:
+    """A head whose parameters, biases included, are random."""
+    torch.manual_seed(1)
+    spec, vocabulary = HiddenSpec(states=width), Vocabulary(20, 400, 0, 1, 2, 3)
+    config: Any = bi.Config() if kind == "bi" else poly.Config(attention=kind)  # type: ignore[arg-type]
+    head: RankingHead = config.build(spec, vocabulary)
+    for name, value in head.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(value, std=0.3)
+    return head.eval()
+
+
+def context_of(codes: str, draw: np.random.Generator, number: int, width: int, scale: float = 1.0) -> Contexts:
+    """One context's vectors: as trained ones lie, in all directions, in pairs whose mean is zero, or few that count."""
+    noise = draw.normal(size=(number, width)) / np.sqrt(width)
+    match codes:
+        case "collinear":
+            vectors = draw.normal(size=width) / np.sqrt(width) + 0.16 * noise
+        case "opposite":
+            vectors = np.concatenate([noise[: number // 2], -noise[: number // 2]])
+        case _:
+            vectors = noise
+    mask = torch.from_numpy(np.arange(len(vectors)) < 3)[None] if codes == "masked" else None
+    return Contexts(torch.from_numpy((vectors * scale).astype(np.float32))[None], mask)
+
+
+def candidates_of(kind: str, draw: np.random.Generator, rows: int, width: int) -> Vectors:
+    """Vectors of length about 20: in clusters, each several times, or of very different lengths, some of them zero."""
+    centres = draw.normal(size=(rows // 50 + 1, width))
+    vectors = centres[draw.integers(len(centres), size=rows)] + 0.7 * draw.normal(size=(rows, width))
+    vectors *= 20 / np.linalg.norm(vectors, axis=1, keepdims=True)
+    match kind:
+        case "duplicates":
+            vectors = vectors[draw.integers(rows // 40 + 1, size=rows)]
+        case "lengths":
+            vectors *= 10.0 ** draw.uniform(-4, 2, size=(rows, 1))
+            vectors[draw.random(rows) < 0.05] = 0
+    return vectors.astype(np.float32)
+
+
+def scores_of(head: RankingHead, kind: str, context: Contexts, candidates: NDArray[Any]) -> Scores:
+    """Σ_i softmax_i(β s_i)·s_i of every candidate, in float64."""
+    wide = candidates.astype(np.float64)
+    vectors = context.vectors[0].double()
+    if kind == "multihead":
+        with torch.no_grad():
+            whole = copy.deepcopy(head).double().score(Contexts(vectors[None], context.mask), torch.from_numpy(wide))
+        return np.asarray(whole[0])
+    if kind == "bi":
+        return np.asarray(wide @ vectors[0].numpy())
+    real = vectors if context.mask is None else vectors[context.mask[0]]
+    dots = wide @ real.numpy().T
+    logits = dots / np.sqrt(wide.shape[1]) if kind == "scaled" else dots
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray((weights / weights.sum(1, keepdims=True) * dots).sum(1))
+
+
+def check_best(found: Best, truth: Scores, k: int) -> None:
+    """The best k by `truth`, which is −inf where a row does not count; beyond them only what is level with the last."""
+    order = np.argsort(-found.scores, kind="stable")
+    keys, scores = found.keys[order], found.scores[order]
+    counted = int(np.isfinite(truth).sum())
+    assert len(set(keys.tolist())) == len(keys) >= min(k, counted)
+    best = np.sort(truth)[::-1][: min(k, counted)]
+    check_scores(truth[keys[: len(best)]], best)
+    check_scores(scores, truth[keys])
+    if len(keys) > k:
+        check_scores(truth[keys[k:]], np.repeat(best[-1], len(keys) - k))
+
+
+def check_scores(found: NDArray[Any], right: NDArray[Any]) -> None:
+    """Place by place within 1e-5."""
+    wrong = np.abs(found - right) > CLOSE * (1 + np.abs(right))
+    assert not wrong.any(), (found[wrong], right[wrong])
+
+
+def check_hits(hits: Sequence[Hit], truth: Mapping[Any, float], k: int) -> None:
+    """The best k of `truth`, scores by id, in an order that is free only among scores closer than 1e-5."""
+    right = np.array(sorted(truth.values(), reverse=True)[:k])
+    assert len(hits) == len(right)
+    assert len({hit.id for hit in hits}) == len(hits)
+    check_scores(np.array([truth[hit.id] for hit in hits]), right)
+    check_scores(np.array([hit.score for hit in hits]), np.array([truth[hit.id] for hit in hits]))
+
+
+def ranker_of(tokenizer: TextTokenizer, kind: str = "poly", seed: int = 0, **settings: Any) -> Ranker:
+    """A small ranker with random weights, ready to read."""
+    return small_ranker(tokenizer, encoder("transformer"), decoder(kind, **settings), seed).eval()
+
+
+def truth_of(ranker: Ranker, context: str | list[str], texts: Mapping[Any, str]) -> dict[Any, float]:
+    """The score of each text, by id, computed for all of them."""
+    scores = ranker.score([context], ranker.prepare(list(texts.values())))[0]
+    return dict(zip(texts, scores.tolist(), strict=True))
+
+
+def give_vectors(
+    ranker: Ranker, monkeypatch: pytest.MonkeyPatch, vectors: Mapping[str, Sequence[float]], context: Contexts
+) -> None:
+    """Let a ranker read every text as the vector given for it, and every context as the one given."""
+
+    def embed_candidates(texts: Sequence[str], report: Any = None) -> torch.Tensor:
+        return torch.tensor(np.array([vectors[text] for text in texts], np.float32))
+
+    def embed_contexts(contexts: Sequence[Any], report: Any = None) -> Contexts:
+        several = len(contexts), *context.vectors.shape[1:]
+        return Contexts(context.vectors.expand(several), context.mask)
+
+    monkeypatch.setattr(ranker, "embed_candidates", embed_candidates)
+    monkeypatch.setattr(ranker, "embed_contexts", embed_contexts)
