@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +22,39 @@ from twofold.ranks import paired_bootstrap, places, recall, summary
 
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
+ROWS, CROSS_ROWS = 8000, 2500
+"""Pairs to learn from, where the recipe's would take too long."""
+KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16"]}
 KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
 
-def changes(data: str, kind: str, seed: int) -> list[str]:
+def changes(data: str, kind: str, runs: Path) -> list[str]:
     """What differs from the recipe."""
-    made = [f"train.seed={seed}"]
-    if data != "chatbot_ko":
-        made.append(f"data.train={DATA / data / 'train_pairs.jsonl.gz'}")
+    made = [f"data.train={DATA / data / 'train_pairs.jsonl.gz'}"]
+    if data != "ubuntu_irc":
+        made.append(f"data.rows={ROWS}")
+    if data == "personachat":  # what a speaker says of themselves stands before the turns
+        made += ["data.preface=persona", "data.max_context=160"]
     if kind.endswith("64"):
         made.append("decoder.codes=64")
+    if kind == "cross":  # it goes on from the poly-encoder's weights
+        made += [f"start={runs / f'{data}_poly16'}", f"data.rows={CROSS_ROWS}"]
     return made
 
 
-def rows_of_table() -> dict[str, tuple[str, str, list[str]]]:
+def rows_of_table(runs: Path) -> dict[str, tuple[str, str, list[str]]]:
     """For each row its data set, its recipe and what differs from it."""
     table: dict[str, tuple[str, str, list[str]]] = {}
-    for data in ("ubuntu_irc", "sgd", "personachat"):
-        for kind, recipe in RECIPES.items():
-            table[f"{data}_{kind}"] = (data, recipe, changes(data, kind, 1))
-    for seed in (2, 3):
-        for kind in ("bi", "poly16"):
-            table[f"ubuntu_irc_{kind}_seed{seed}"] = ("ubuntu_irc", RECIPES[kind], changes("ubuntu_irc", kind, seed))
+    for data, kinds in KINDS.items():
+        for kind in kinds:
+            table[f"{data}_{kind}"] = (data, RECIPES[kind], changes(data, kind, runs))
     for start, recipe in KOREAN.items():
-        table[f"chatbot_ko_{start}_poly16"] = ("chatbot_ko", recipe, [])
-        reduction = ", reduction: summary" if start == "multilingual" else ""
-        table[f"chatbot_ko_{start}_bi"] = ("chatbot_ko", recipe, [f"decoder={{kind: bi{reduction}}}", "train.rates={}"])
+        for seed in (1, 2, 3) if start == "multilingual" else (1,):
+            ending, drawn = ("", []) if seed == 1 else (f"_seed{seed}", [f"train.seed={seed}"])
+            reduction = ", reduction: summary" if start == "multilingual" else ""
+            bi = [f"decoder={{kind: bi{reduction}}}", "train.rates={}"]
+            table[f"chatbot_ko_{start}_bi{ending}"] = ("chatbot_ko", recipe, [*bi, *drawn])
+            table[f"chatbot_ko_{start}_poly16{ending}"] = ("chatbot_ko", recipe, drawn)
     return table
 
 
@@ -82,11 +90,13 @@ def compare() -> None:
 
 
 def main() -> None:
-    table = rows_of_table()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"rows: {', '.join(table)}, or zero_shot; all unless given")
+    parser.add_argument("names", nargs="*", help="rows such as sgd_poly16, or zero_shot; all unless given")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of the trainings")
     options = parser.parse_args()
+    table = rows_of_table(options.runs.absolute())
+    if unknown := set(options.names) - {*table, "zero_shot"}:
+        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(table)} and zero_shot")
     for name in options.names or [*table, "zero_shot"]:
         if name == "zero_shot":
             for data in SETS:
@@ -100,7 +110,11 @@ def main() -> None:
         log = [json.loads(line) for line in (options.runs / name / "log.jsonl").read_text().splitlines()]
         seen = round(log[0]["rows"] * max(line.get("epoch", 0) for line in log))
         size = sum(one.numel() for one in model.parameters())
-        about = {"recipe": recipe, "changes": [one for one in changed if "data.train" not in one], "parameters": size}
+        about = {
+            "recipe": recipe,
+            "changes": [one for one in changed if not one.startswith(("data.train", "start"))],
+            "parameters": size,
+        }
         about |= {"training_cpu_minutes": cpu_minutes(options.runs / name), "pairs_seen": seen}
         judge(name, model, data, about)
     compare()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tests.index.common import candidates_of, context_of, head_of, scores_of
 from twofold.index import bounds, search
-from twofold.index.bounds import Bounds, Directions, Small
+from twofold.index.bounds import Bounds, Small
 
 Floats = NDArray[np.float64]
 
@@ -155,13 +155,3 @@ def test_what_8_bits_lose_is_known() -> None:
     back = small.integers * small.steps[:, None].astype(np.float64)
     assert (np.linalg.norm(stored - back, axis=1) <= small.errors).all()
     assert (np.linalg.norm(stored.astype(np.float64), axis=1) <= small.norms).all()
-
-
-@pytest.mark.parametrize("width", [1, 64, 384, 2048])
-def test_products_of_integers_never_leave_32_bits(width: int) -> None:
-    directions = Directions.of(np.stack([np.ones(width), -np.ones(width)]) / np.sqrt(width))
-    small = Small.of(np.stack([np.ones(width), -np.ones(width)]).astype(np.float32))
-    out = np.empty((2, 2), np.int32)
-    bounds.products(small.integers, directions.integers, out)
-    right = directions.integers.astype(np.int64) @ small.integers.astype(np.int64).T
-    np.testing.assert_array_equal(out, right)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from twofold.cli.options import ranking_options, show_hits, stages
@@ -12,6 +14,13 @@ from twofold.cli.options import ranking_options, show_hits, stages
 @click.argument("context", nargs=-1, required=True)
 @click.option("--where", metavar="FILTER", help="Only candidates whose fields pass, such as 'lang = \"ko\"'.")
 @click.option("--exclude", multiple=True, metavar="ID", help="Not this candidate; may be repeated.")
+@click.option(
+    "--mode",
+    default="exact",
+    show_default=True,
+    type=click.Choice(["exact", "fast"]),
+    help="exact proves every answer; fast scores what is likely to be best, at half the cost, and proves nothing.",
+)
 @click.option("--model", help="Where the index's model lies, if it was moved.")
 @ranking_options
 def search(
@@ -19,6 +28,7 @@ def search(
     context: tuple[str, ...],
     where: str | None,
     exclude: tuple[str, ...],
+    mode: Literal["exact", "fast"],
     model: str | None,
     k: int,
     then: tuple[str, ...],
@@ -28,7 +38,8 @@ def search(
 ) -> None:
     """Show which candidates of INDEX fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
 
-    Every answer is proven: no other candidate scores higher. With --then, a further ranker orders the best K.
+    Every answer is proven: no other candidate scores higher (but for --mode fast). With --then, a further ranker orders
+    the best K.
 
     \b
       twofold search answers.index "how do I list a folder?"
@@ -42,5 +53,5 @@ def search(
     with api.open_index(folder, model, device, allow_code) as index:
         rankers = [(api.load_ranker(name, device, allow_code), number) for name, number in further]
         turns, ids = list(context), index.given_ids(exclude)
-        hits = cascade(lambda depth: index.search(turns, depth, where, ids), len(index), rankers, turns, k)
+        hits = cascade(lambda depth: index.search(turns, depth, where, ids, mode), len(index), rankers, turns, k)
     show_hits(turns, hits, as_json)

@@ -24,9 +24,9 @@ Rows = NDArray[np.int64]
 BLOCK = 16_384
 """Rows that are bounded at a time: what is kept of them stays in the processor's cache."""
 LARGEST = 127
-RANKS = (4, 8, 16, 32)
-CLOSE = 0.03
-"""Directions are added until what lies outside is this small beside the longest vector."""
+MOST, CLOSE = 32, 0.4
+"""How many directions span the vectors: as few as leave outside this share of what their mean leaves, and no more."""
+TINY = 1e-30
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,30 @@ class Small:
 
 
 @dataclass(frozen=True)
+class Heads:
+    """Candidates in the few directions that hold most of them, as 8-bit integers: for guesses, not for proofs."""
+
+    integers: Integers
+    """(rows, directions) int8"""
+    steps: Floats
+    """(rows,)"""
+
+    @classmethod
+    def of(cls, vectors: Floats, directions: Floats) -> Heads:
+        """vectors (rows, width), directions (directions, width)"""
+        small = Small.of(vectors @ directions.T)
+        return cls(small.integers, small.steps)
+
+
+def main_directions(vectors: Floats) -> Floats:
+    """A third of the width, orthonormal, that holds as much as possible of these vectors: (directions, width)."""
+    width = vectors.shape[1]
+    count = min(width, 32 * max(1, round(width / 96)))
+    _, turned = np.linalg.eigh(vectors.T @ vectors)
+    return np.ascontiguousarray(turned[:, ::-1].T[:count], np.float32)
+
+
+@dataclass(frozen=True)
 class Directions:
     """Unit vectors as 16-bit integers, with what is lost."""
 
@@ -81,27 +105,30 @@ class Bounds:
     def __init__(self, groups: Floats) -> None:
         """groups (groups, vectors, width): a score is at most the sum of each group's largest dot product."""
         self.vectors = groups.astype(np.float64)
-        lengths = np.linalg.norm(self.vectors, axis=2)
-        self.longest = float(lengths.max(1).sum())
+        lengths = np.sqrt(np.einsum("gvw,gvw->gv", self.vectors, self.vectors))
+        longest = lengths.max(1)
+        self.longest = float(longest.sum())
         # What float32 can lose in a dot product of this width, in the softmax over the vectors, and here.
         self.margin = np.float32((groups.shape[2] + groups.shape[1] + 64) * 2.0**-23 * self.longest)
-        sums = self.vectors.sum(1)
-        sizes = np.linalg.norm(sums, axis=1, keepdims=True)
-        first = self.vectors[:, 0] / np.maximum(lengths[:, :1], 1e-30)
-        centres = np.where(sizes > 1e-6 * lengths.max(1, keepdims=True), sums / np.maximum(sizes, 1e-30), first)
+        centres = self.vectors.sum(1)
+        sizes = np.sqrt(np.einsum("gw,gw->g", centres, centres))
+        none = sizes <= 1e-6 * longest  # vectors that cancel out: any direction will do
+        centres[none], sizes[none] = self.vectors[none, 0], lengths[none, 0]
+        centres /= np.maximum(sizes, TINY)[:, None]
         shares = np.einsum("gvw,gw->gv", self.vectors, centres)
-        across = np.linalg.norm(self.vectors - shares[..., None] * centres[:, None], axis=2)
+        away = self.vectors - shares[..., None] * centres[:, None]
+        across = np.sqrt(np.einsum("gvw,gvw->gv", away, away))
         self.centres = Directions.of(centres)
         self.balls = np.stack([_down(shares.min(1)), _up(shares.max(1)), _up(across.max(1))], 1)
 
     def of(self, small: Small, start: int, stop: int) -> Floats:
         """The bounds of a block of rows, from one direction for each group."""
-        dots = np.empty((len(self.centres.worth), stop - start), np.int32)
-        products(small.integers[start:stop], self.centres.integers, dots)
         steps, errors, norms = small.steps[start:stop], small.errors[start:stop], small.norms[start:stop]
         total = self.margin * norms
-        for group, found in enumerate(dots):
-            add_ceiling(found, steps, errors, norms, self.centres.worth[group], self.balls[group], total)
+        dots = np.empty(stop - start, np.int32)
+        for integers, worth, ball in zip(self.centres.integers, self.centres.worth, self.balls, strict=True):
+            products(small.integers[start:stop], integers, dots)
+            add_ceiling(dots, steps, errors, norms, worth, ball, total)
         return total
 
     def closer(self, small: Small, rows: Rows) -> Floats:
@@ -143,21 +170,41 @@ class Span:
     @classmethod
     def of(cls, vectors: NDArray[np.float64]) -> Span:
         flat = vectors.reshape(-1, vectors.shape[2])
-        lengths = np.linalg.norm(flat, axis=1)
-        values, turned = np.linalg.eigh(flat @ flat.T)
-        values, turned = values[::-1], turned[:, ::-1]
-        there = max(1, int((values > values[0] * 1e-12).sum()))
-        for rank in RANKS:
-            rank = min(rank, there)
-            basis, _ = np.linalg.qr((turned[:, :rank].T @ flat).T)  # orthonormal to the last digit
-            shares = flat @ basis
-            outside = np.linalg.norm(flat - shares @ basis.T, axis=1)
-            if rank == there or outside.max() <= CLOSE * lengths.max():
-                break
-        directions = Directions.of(np.ascontiguousarray(basis.T))
+        basis = _spanning(np.concatenate([flat.mean(0, keepdims=True), flat]))
+        shares = flat @ basis.T
+        away = flat - shares @ basis
+        outside = np.sqrt(np.einsum("vw,vw->v", away, away))
+        directions = Directions.of(basis)
         rounding = (np.abs(shares) @ directions.worth[:, 1]).reshape(vectors.shape[:2]).max(1).sum()
         whole = np.concatenate([shares.astype(np.float32), _up(outside)[:, None]], 1)
         return cls(directions, whole.reshape(*vectors.shape[:2], -1), np.float32(rounding))
+
+
+def _spanning(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal directions: that of the first row, then time and again of whichever row stands furthest outside.
+
+    This is Cholesky's method with pivots, which needs the rows' dot products only.
+    """
+    products = rows @ rows.T
+    left = products.diagonal().copy()  # the squared length of each row outside
+    whole = left.max()
+    shares = np.zeros((len(rows), min(MOST, *rows.shape)))
+    pivots: list[int] = []
+    enough = 1e-14 * whole
+    while len(pivots) < shares.shape[1]:
+        count = len(pivots)
+        pivot = int(left.argmax()) if count or left[0] <= 1e-12 * whole else 0
+        if left[pivot] <= enough:
+            break
+        shares[:, count] = (products[:, pivot] - shares[:, :count] @ shares[pivot, :count]) / np.sqrt(left[pivot])
+        left = np.maximum(left - shares[:, count] ** 2, 0)
+        left[[*pivots, pivot]] = 0
+        pivots.append(pivot)
+        if count == 0:
+            enough = max(enough, CLOSE**2 * left.max())
+    if not pivots:
+        return np.eye(1, rows.shape[1])
+    return np.linalg.solve(shares[pivots, : len(pivots)], rows[pivots]).astype(np.float64)
 
 
 def _up(values: NDArray[np.float64]) -> Floats:

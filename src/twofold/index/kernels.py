@@ -13,19 +13,18 @@ Integers = NDArray[Any]
 
 
 @njit(nogil=True, cache=True)
-def products(small: Integers, directions: Integers, out: Integers) -> None:
-    """small (rows, width) int8, directions (directions, width) int16, out (directions, rows) int32."""
+def products(small: Integers, direction: Integers, out: Integers) -> None:
+    """small (rows, width) int8, direction (width,) int16, out (rows,) int32."""
     for row in range(len(small)):
-        for one in range(len(directions)):
-            total = np.int32(0)
-            for place in range(small.shape[1]):
-                total += np.int32(small[row, place]) * np.int32(directions[one, place])
-            out[one, row] = total
+        total = np.int32(0)
+        for place in range(small.shape[1]):
+            total += np.int32(small[row, place]) * np.int32(direction[place])
+        out[row] = total
 
 
 @njit(nogil=True, cache=True)
 def products_of(small: Integers, rows: Integers, directions: Integers, out: Integers) -> None:
-    """The same for some rows."""
+    """Some rows with several directions: directions (directions, width), out (directions, rows)."""
     for number in range(len(rows)):
         row = rows[number]
         for one in range(len(directions)):

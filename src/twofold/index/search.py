@@ -12,18 +12,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twofold.index.bounds import BLOCK, Bounds, Floats, Rows, Small
+from twofold.index.bounds import BLOCK, Bounds, Directions, Floats, Heads, Rows, Small
+from twofold.index.kernels import products
 from twofold.types import Contexts, RankingHead
 
 SCANNED = 4096
 """So many candidates are all scored at once: bounds would not pay."""
-SEEDS = 256
+SEEDS = 96
 """How many of the highest bounds are scored first; the k-th best of them is what others must reach."""
-FEW = 1024
-"""More than these above the floor get tighter bounds, if those leave fewer by a sample."""
+FEW, MANY = 128, 8192
+"""More than a few above the floor get tighter bounds; if they are many, a sample says whether that pays."""
 TRIED = 256
 """Rows of that sample."""
-CHUNK = 1024
+LIKELY = 1024
+"""How many a guess leaves."""
+CHUNK = 256
 """How many are scored at a time after that."""
 LEVEL = 1e-6
 """Scores this close, as a share of one, are level."""
@@ -34,7 +37,7 @@ class Best:
     """The best k so far, and whatever is level with the last of them."""
 
     def __init__(self, k: int, floor: float = -np.inf) -> None:
-        self.k, self.floor = k, floor
+        self.k, self.floor, self.proven = k, floor, True
         self.keys: Rows = np.empty(0, np.int64)
         self.scores: Floats = np.empty(0, np.float32)
 
@@ -52,17 +55,21 @@ class Shelf(Protocol):
     """Candidates that can be searched: a shard here, and later perhaps a machine elsewhere."""
 
     def best(self, query: Query, k: int, floor: float) -> Best:
-        """The best k that score at least `floor`, proven."""
+        """The best k that score at least `floor`: proven, unless the query has a guess."""
         ...
 
 
 class Query:
     """One context, as a search needs it."""
 
-    def __init__(self, head: RankingHead, contexts: Contexts) -> None:
-        """contexts: one"""
+    def __init__(self, head: RankingHead, contexts: Contexts, directions: Floats | None = None) -> None:
+        """contexts: one; directions: those of the candidates' heads, where guesses are wanted"""
         self.head, self.contexts = head, contexts
-        self.bounds = Bounds(head.ceiling(contexts).cpu().numpy())
+        groups = head.ceiling(contexts).cpu().numpy()
+        self.bounds = Bounds(groups)
+        self.guess = None
+        if directions is not None:
+            self.guess = Directions.of((directions @ groups.mean(1).sum(0)).astype(np.float64)[None]).integers[0]
 
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
@@ -78,6 +85,7 @@ def search(shelves: Iterable[Shelf], query: Query, k: int) -> Best:
     for shelf in shelves:
         own = shelf.best(query, k, found.floor)
         found.add(own.keys, own.scores)
+        found.proven &= own.proven
     return found
 
 
@@ -90,6 +98,8 @@ class Stored:
     """Of some rows: (rows, width)."""
     out: NDArray[np.bool_] | None = None
     """(rows,): those that do not count."""
+    heads: Heads | None = None
+    """For guesses."""
 
     def __len__(self) -> int:
         return len(self.small)
@@ -101,22 +111,24 @@ def best_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> B
     The highest bounds are scored, which raises the floor; if much is still above it, that gets tighter bounds; what is
     left is scored from the highest bound down, until no bound reaches the floor.
     """
-    if len(stored) <= SCANNED:
+    seeds = SEEDS + 4 * k
+    if len(stored) <= max(SCANNED, seeds):
         return _scan(query, stored, Best(k, floor))
     bounds = first_bounds(query.bounds, stored.small)
     if stored.out is not None:
         bounds[stored.out] = -np.inf
     found = Best(k, floor)
-    rows = _highest(bounds, SEEDS + 4 * k)
+    rows = _highest(bounds, seeds)
     found.add(rows, query.score(stored.vectors(rows)))
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(found.floor, LOWEST))
     left = bounds[rows]
-    if len(rows) > FEW:
+    if len(rows) > MANY:
         sample = rows[:: len(rows) // TRIED]
         share = float((query.bounds.closer(stored.small, sample) >= found.floor).mean())
         if share * len(rows) > len(stored) / 4:
             return _scan(query, stored, Best(k, found.floor))
+    if len(rows) > FEW:
         left = query.bounds.closer(stored.small, rows)
         rows, left = rows[left >= found.floor], left[left >= found.floor]
     order = np.argsort(-left)
@@ -126,6 +138,28 @@ def best_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> B
         if not len(some):
             break
         found.add(rows[some], query.score(stored.vectors(rows[some])))
+    return found
+
+
+def likely_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> Best:
+    """The rows that probably score best: a guess from a few directions, then bounds, then scores."""
+    count = LIKELY + 4 * k
+    if stored.heads is None or query.guess is None or len(stored) <= max(SCANNED, count):
+        return best_rows(query, stored, k, floor)
+    guesses = np.empty(len(stored), np.float32)
+    for start in range(0, len(stored), BLOCK):
+        dots = np.empty(min(BLOCK, len(stored) - start), np.int32)
+        some = slice(start, start + len(dots))
+        products(stored.heads.integers[some], query.guess, dots)
+        np.multiply(dots, stored.heads.steps[some], out=guesses[some])
+    if stored.out is not None:
+        guesses[stored.out] = -np.inf
+    rows = _highest(guesses, count)
+    bounds = query.bounds.closer(stored.small, rows)
+    found = Best(k, floor)
+    found.proven = False
+    rows = rows[np.argsort(-bounds)[: SEEDS + 4 * k]]
+    found.add(rows, query.score(stored.vectors(rows)))
     return found
 
 
@@ -165,9 +199,5 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 def _highest(values: Floats, count: int) -> Rows:
     """Rows of about the `count` highest values, those that are −inf left out."""
-    if count < len(values):
-        least = np.partition(values, len(values) - count)[len(values) - count]
-        rows = np.flatnonzero(values >= least)[: 2 * count]
-    else:
-        rows = np.arange(len(values))
-    return rows[values[rows] > -np.inf]
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    return np.flatnonzero(values >= max(least, LOWEST))[: 2 * count]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from twofold import storage
 from twofold.errors import TwofoldError
-from twofold.index.bounds import Floats, Rows, Small
-from twofold.index.search import Best, Query, Stored, best_rows
+from twofold.index.bounds import Floats, Heads, Rows, Small
+from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
 
 BLOCK = 1 << 18
 """Bytes under one checksum."""
@@ -31,7 +31,8 @@ class ShardRecord:
 
     name: str
     first: int
-    """Its smallest key."""
+    last: int
+    """Its smallest and its largest key."""
     rows: int
     size: int
     sums: bytes
@@ -44,7 +45,7 @@ class Shard:
     def __init__(self, folder: Path, record: ShardRecord) -> None:
         self.path, self.record = folder / record.name, record
         try:
-            self.bytes = np.memmap(self.path, np.uint8, "r")
+            self.bytes = np.memmap(self.path, np.uint8, "c")  # torch wants arrays that could be written
         except FileNotFoundError:
             raise MissingShardError(f"{self.path}: this part of the index is missing; {REMEDY}") from None
         except (OSError, ValueError) as error:
@@ -63,7 +64,8 @@ class Shard:
             self._starts[name] = start
             self._arrays[name] = self.bytes[start:stop].view(_KINDS[about["dtype"]]).reshape(about["shape"])
         self.keys: Rows = self._whole("keys")
-        self.small: Small = Small(*(self._whole(name) for name in ("integers", "steps", "errors", "norms")))
+        self.small = Small(*(self._whole(name) for name in ("integers", "steps", "errors", "norms")))
+        self.heads = Heads(self._whole("heads"), self._whole("head_steps"))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -125,7 +127,8 @@ class Shelved:
 
     def best(self, query: Query, k: int, floor: float) -> Best:
         shard = self.shard
-        found = best_rows(query, Stored(shard.small, shard.vectors, self.out), k, floor)
+        stored = Stored(shard.small, shard.vectors, self.out, shard.heads)
+        found = (best_rows if query.guess is None else likely_rows)(query, stored, k, floor)
         found.keys = shard.keys[found.keys]
         return found
 
@@ -133,10 +136,12 @@ class Shelved:
 class Fresh:
     """Candidates that are not yet in a file."""
 
-    def __init__(self, keys: Rows, vectors: NDArray[Any]) -> None:
+    def __init__(self, keys: Rows, vectors: NDArray[Any], directions: Floats) -> None:
         """vectors (rows, width) float32 or float16"""
-        small = Small.of(vectors.astype(np.float32))
-        self.arrays = {"keys": keys, "vectors": vectors, **vars(small)}
+        wide = vectors.astype(np.float32)
+        heads = Heads.of(wide, directions)
+        about = {"heads": heads.integers, "head_steps": heads.steps}
+        self.arrays = {"keys": keys, "vectors": vectors, **vars(Small.of(wide)), **about}
 
     def __len__(self) -> int:
         return len(self.arrays["keys"])
@@ -152,22 +157,31 @@ class Kept:
 
     shard: Shard
     rows: Rows
+    directions: Floats | None = None
+    """Those of the heads, where they are new."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        return self.shard.take(name, self.rows[start:stop])
+        rows = self.rows[start:stop]
+        if self.directions is None or name not in ("heads", "head_steps"):
+            return self.shard.take(name, rows)
+        heads = Heads.of(self.shard.vectors(rows), self.directions)
+        return heads.integers if name == "heads" else heads.steps
 
 
 def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: str) -> ShardRecord:
     """One file with the rows of all sources, their keys growing; never more than a part of them in memory."""
-    rows, width = sum(map(len, sources)), sources[0].part("vectors", 0, 1).shape[1]
+    rows = sum(map(len, sources))
+    width, head = (sources[0].part(array, 0, 1).shape[1] for array in ("vectors", "heads"))
     shapes = {
         "keys": ((rows,), "int64"),
         "steps": ((rows,), "float32"),
         "errors": ((rows,), "float32"),
         "norms": ((rows,), "float32"),
+        "head_steps": ((rows,), "float32"),
+        "heads": ((rows, head), "int8"),
         "integers": ((rows, width), "int8"),
         "vectors": ((rows, width), kind),
     }
@@ -184,7 +198,8 @@ def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: 
         for piece in _pieces(text, sources, list(shapes)):
             sums.add(piece)
             file.write(piece)
-    return ShardRecord(name, int(sources[0].part("keys", 0, 1)[0]), rows, sums.size, sums.done())
+    first, last = sources[0].part("keys", 0, 1)[0], sources[-1].part("keys", len(sources[-1]) - 1, len(sources[-1]))[0]
+    return ShardRecord(name, int(first), int(last), rows, sums.size, sums.done())
 
 
 def _pieces(header: bytes, sources: Sequence[Fresh | Kept], arrays: list[str]) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from twofold.errors import TwofoldError
-from twofold.index.bounds import Rows
+from twofold.index.bounds import Floats, Rows
 from twofold.index.filters import Condition
 from twofold.index.shard import ShardRecord
 
@@ -33,8 +33,10 @@ CREATE TABLE candidates (
 );
 CREATE TABLE fields (name TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE shards (
-    name TEXT PRIMARY KEY, first INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, sums BLOB NOT NULL
+    name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
+    sums BLOB NOT NULL
 );
+CREATE TABLE directions (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE gone (key INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 """
 
@@ -142,13 +144,20 @@ class Book:
     def shards(self) -> list[ShardRecord]:
         return [
             ShardRecord(*row)
-            for row in self.database.execute("SELECT name, first, rows, size, sums FROM shards ORDER BY first")
+            for row in self.database.execute("SELECT name, first, last, rows, size, sums FROM shards ORDER BY first")
         ]
 
     def gone_since(self, version: int) -> Rows:
         """Keys that stand in shards and are no candidates any more."""
         rows = self.database.execute("SELECT key FROM gone WHERE version > ?", [version]).fetchall()
         return np.array([row[0] for row in rows], np.int64)
+
+    def directions(self) -> Floats | None:
+        """Those of the candidates' heads; none where nothing was ever stored."""
+        rows = self.database.execute("SELECT vector, sum FROM directions ORDER BY row").fetchall()
+        if any(zlib.crc32(vector) != sum for vector, sum in rows):
+            raise TwofoldError(f"{self.path}: damaged, the directions are not what was written; {REMEDY}")
+        return np.stack([np.frombuffer(vector, np.float32) for vector, _ in rows]) if rows else None
 
     def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
         """By key; each is compared with its checksum."""
@@ -195,6 +204,11 @@ class Book:
     def set_about(self, name: str, value: str) -> None:
         self.database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [name, value])
 
+    def set_directions(self, directions: Floats) -> None:
+        self.database.execute("DELETE FROM directions")
+        rows = [(number, one.tobytes(), zlib.crc32(one.tobytes())) for number, one in enumerate(directions)]
+        self.database.executemany("INSERT INTO directions VALUES (?, ?, ?)", rows)
+
     def insert(self, entries: Sequence[Entry]) -> None:
         rows = [(one.key, one.id, one.text, one.fields, one.sum) for one in entries]
         self.database.executemany("INSERT INTO candidates VALUES (?, ?, ?, ?, ?)", rows)
@@ -214,12 +228,12 @@ class Book:
         self.database.executemany("DELETE FROM candidates WHERE key = ?", [[key] for key in keys])
         self.database.executemany("INSERT INTO gone VALUES (?, ?)", [[key, version] for key in keys])
 
-    def replace_shards(self, old: Collection[str], new: Iterable[ShardRecord], forgotten: Iterable[int] = ()) -> None:
-        """Other files in the place of some; `forgotten` keys stand in none of them."""
-        self.database.executemany("DELETE FROM shards WHERE name = ?", [[name] for name in old])
-        rows = [(one.name, one.first, one.rows, one.size, one.sums) for one in new]
-        self.database.executemany("INSERT INTO shards VALUES (?, ?, ?, ?, ?)", rows)
-        self.database.executemany("DELETE FROM gone WHERE key = ?", [[int(key)] for key in forgotten])
+    def replace_shards(self, old: Sequence[ShardRecord], new: Sequence[ShardRecord]) -> None:
+        """Other files in the place of some; what is gone stands in none of them."""
+        self.database.executemany("DELETE FROM gone WHERE key BETWEEN ? AND ?", [(one.first, one.last) for one in old])
+        self.database.executemany("DELETE FROM shards WHERE name = ?", [[one.name] for one in old])
+        rows = [(one.name, one.first, one.last, one.rows, one.size, one.sums) for one in new]
+        self.database.executemany("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def _note_fields(self, written: Iterable[str | None]) -> None:
         names = {name for one in written if one for name in json.loads(one)}

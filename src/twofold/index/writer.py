@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from twofold.data import files
 from twofold.data.candidates import Candidate, Texts, read_candidates
 from twofold.errors import TwofoldError
+from twofold.index.bounds import Floats, main_directions
 from twofold.index.shard import STORED, Fresh, Kept, Shard, ShardRecord, write_shard
 from twofold.index.store import BUILDING, FILE, READY, SHARDS, WAIT, Book, Entry
 from twofold.model.ranker import Ranker
@@ -28,6 +29,8 @@ JOINED = 8
 """So many neighbouring shards of like size become one."""
 SMALLEST, LARGEST = 512, 1 << 20
 """Rows of shards that count as small, and of one that is full."""
+SAMPLED = 8192
+"""Vectors from which the directions of heads are learned."""
 
 
 def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, show: bool) -> None:
@@ -50,6 +53,7 @@ def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, sho
         raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
     with writer.alone():
         writer.write(texts, 0, survey(texts), show)
+        writer.join_all()
         with writer.book.changing():
             writer.book.set_about("state", READY)
 
@@ -107,7 +111,20 @@ class Writer:
     def compact(self) -> None:
         with self.alone():
             self.book.check_ready()
-            self._join(self.book.shards())
+            self.join_all()
+
+    def join_all(self) -> None:
+        """As few shards as possible, whose heads are in directions learned from all of them."""
+        records = self.book.shards()
+        kept = self._kept(records)
+        rows = sum(map(len, kept))
+        if rows:
+            every = max(1, rows // SAMPLED)
+            sample = np.concatenate([one.shard.vectors(one.rows[::every]) for one in kept])
+            directions = main_directions(sample)
+            self._join(records, [Kept(one.shard, one.rows, directions) for one in kept], directions)
+        else:
+            self._join(records, [])
 
     def write(self, texts: Texts, start: int, total: int, show: bool) -> int:
         """Put every text where its id says, but for those that are there unchanged. Returns how many were not."""
@@ -150,8 +167,13 @@ class Writer:
         entries = [Entry(key, id, one.text, fields_of(one)) for key, (id, one) in enumerate(new.items(), start=first)]
         records = []
         if entries:
+            directions = self.book.directions()
+            if directions is None:  # the first guess; joining all shards makes a better one
+                directions = main_directions(vectors.astype(np.float32))
+                with self.book.changing():
+                    self.book.set_directions(directions)
             keys = np.arange(first, first + len(entries))
-            records = [self._shard([Fresh(keys, vectors)], 0)]
+            records = [self._shard([Fresh(keys, vectors, directions)], 0)]
         with self.book.changing():
             self.book.drop(dropped)
             self.book.insert(entries)
@@ -171,28 +193,28 @@ class Writer:
             sizes = [max(one.rows, SMALLEST) for one in last]
             if len(last) < JOINED or max(sizes) > JOINED * min(sizes) or sum(sizes) > LARGEST:
                 return
-            self._join(last)
+            self._join(last, self._kept(last))
 
-    def _join(self, records: Sequence[ShardRecord]) -> None:
-        """Write the rows of some shards that are still candidates into as few as possible."""
+    def _kept(self, records: Sequence[ShardRecord]) -> list[Kept]:
+        """The rows of some shards that are still candidates."""
         gone = self.book.gone_since(-1)
-        sources = []
-        forgotten = []
-        for record in records:
-            shard = Shard(self.shards, record)
-            out = shard.rows_of(gone)
-            forgotten += shard.keys[out].tolist()
-            kept = np.delete(np.arange(len(shard)), out)
-            sources += [Kept(shard, part) for part in np.array_split(kept, -(-len(kept) // LARGEST) or 1) if len(part)]
+        shards = [Shard(self.shards, record) for record in records]
+        kept = [Kept(shard, np.delete(np.arange(len(shard)), shard.rows_of(gone))) for shard in shards]
+        return [one for one in kept if len(one)]
+
+    def _join(self, records: Sequence[ShardRecord], kept: Sequence[Kept], directions: Floats | None = None) -> None:
+        """Put shards with what is kept in the place of some; `directions` are new ones of their heads."""
         full: list[list[Kept]] = []
-        for source in sources:
-            if full and sum(map(len, full[-1])) + len(source) <= LARGEST:
-                full[-1].append(source)
+        for one in kept:
+            if full and sum(map(len, full[-1])) + len(one) <= LARGEST:
+                full[-1].append(one)
             else:
-                full.append([source])
+                full.append([one])
         new = [self._shard(some, number) for number, some in enumerate(full)]
         with self.book.changing():
-            self.book.replace_shards([one.name for one in records], new, forgotten)
+            self.book.replace_shards(records, new)
+            if directions is not None:
+                self.book.set_directions(directions)
         for record in records:
             (self.shards / record.name).unlink(missing_ok=True)
 

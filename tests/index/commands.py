@@ -1,0 +1,76 @@
+"""What tests of `twofold index` and `twofold search` share: how a command is run, small models, and one index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from tests.conftest import decoder, encoder, small_model, write_jsonl
+from tests.rankers import small_ranker
+from twofold.cli import main
+from twofold.data import made
+from twofold.data.tokenizer import TextTokenizer
+
+TEXTS = list(dict.fromkeys(row["source"] for row in made.numbers(40, seed=5)))
+ROWS = [
+    {"id": f"n{number}" if number % 2 else number, "text": text, "third": number % 3}
+    for number, text in enumerate(TEXTS)
+]
+NAMES = {row["text"]: row["id"] for row in ROWS}
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def answer(*arguments: str | Path) -> Any:
+    """The one JSON object that a command prints."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert result.stderr == ""
+    (line,) = result.stdout.splitlines()
+    return json.loads(line)
+
+
+def done(*arguments: str | Path) -> str:
+    """What a command that prints nothing says on standard error."""
+    result = run(*arguments)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert result.stdout == ""
+    return result.stderr
+
+
+def refusal(*arguments: str | Path, status: int = 1) -> str:
+    """The last line of standard error with which a command ends."""
+    result = run(*arguments)
+    assert isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exit_code == status
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1 or status == 2, lines
+    return lines[-1].removeprefix("error: ").removeprefix("Error: ")
+
+
+def ids(content: Any) -> list[Any]:
+    return [hit["id"] for hit in content["hits"]]
+
+
+def save_models(folder: Path, tokenizer: TextTokenizer) -> Path:
+    """Rankers with weights of their own, and `text`, a model that writes."""
+    for seed, kind in enumerate(["bi", "poly", "cross"]):
+        small_ranker(tokenizer, encoder("transformer"), decoder(kind), seed).save_pretrained(folder / kind)
+    heads = decoder("poly", attention="multihead", heads=2)
+    small_ranker(tokenizer, encoder("transformer"), heads).save_pretrained(folder / "heads")
+    small_model(tokenizer, encoder("rnn"), decoder("attention_rnn")).save_pretrained(folder / "text")
+    return folder
+
+
+def build(folder: Path, models: Path) -> Path:
+    """An index of `ROWS`, which lie beside it."""
+    rows = write_jsonl(folder / "rows.jsonl", ROWS)
+    said = done("index", "build", folder / "index", "--model", models / "poly", "--texts", rows)
+    assert said == f"{len(ROWS)} candidates in {folder / 'index'}\n"
+    return folder / "index"
