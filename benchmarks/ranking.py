@@ -22,8 +22,8 @@ from twofold.ranks import paired_bootstrap, places, recall, summary
 
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
-ROWS, CROSS_ROWS = 8000, 2500
-"""Pairs to learn from, where the recipe's would take too long."""
+CROSS_ROWS = 2500
+"""Pairs that a cross-encoder learns from after the poly-encoder whose weights it starts from."""
 KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16"]}
 KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
@@ -31,8 +31,6 @@ KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 def changes(data: str, kind: str, runs: Path) -> list[str]:
     """What differs from the recipe."""
     made = [f"data.train={DATA / data / 'train_pairs.jsonl.gz'}"]
-    if data != "ubuntu_irc":
-        made.append(f"data.rows={ROWS}")
     if data == "personachat":  # what a speaker says of themselves stands before the turns
         made += ["data.preface=persona", "data.max_context=160"]
     if kind.endswith("64"):

@@ -68,7 +68,7 @@ def _column(file: str, name: str) -> Iterator[str]:
 def trained(codes: int, runs: Path, rows: int) -> Ranker:
     """A poly-encoder on the embedded default; only its head learns."""
     folder = runs / f"search_poly{codes}"
-    changes = [f"data.rows={rows}", f"decoder.codes={codes}", "train.rates={encoder: 0, decoders.main.codes: 20}"]
+    changes = [f"data.rows={rows}", f"decoder.codes={codes}", "train.rates={encoder: 0, decoders.main.codes: 10}"]
     command = [sys.executable, "-m", "twofold", "train", "rank_poly", *changes, "--out", str(folder), "--resume"]
     subprocess.run(command, check=True, cwd=ROOT)
     ranker: Ranker = twofold.load(folder)

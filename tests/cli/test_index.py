@@ -42,6 +42,9 @@ def test_one_json_object_tells_the_best_candidates(built: Path, models: Path) ->
     assert ids(content) == [NAMES[hit.text] for hit in right]
     assert [hit["text"] for hit in content["hits"]] == [hit.text for hit in right]
     assert [hit["score"] for hit in content["hits"]] == pytest.approx([hit.score for hit in right], abs=1e-5)
+    fast = answer("search", built, "one", "seven hundred", "-k", "4", "--mode", "fast")
+    assert fast["exact"] is True  # of so few, all are scored
+    assert fast["hits"] == content["hits"]
     for hit in content["hits"]:
         assert list(hit) == ["text", "score", "id", "fields"]
         assert hit["fields"] == {"third": TEXTS.index(hit["text"]) % 3}

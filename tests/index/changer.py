@@ -46,8 +46,8 @@ def change(folder: Path, ranker: Ranker, ids: list[int], seed: int) -> None:
     index, draw, there = Index(folder, ranker), random.Random(seed), set(ids)
     while True:
         kind = draw.choice(["add", "add", "remove", "update", "compact"])
-        free = [id for id in range(200) if id not in there]
-        some = draw.sample(free, 6) if kind == "add" else draw.sample(sorted(there), min(len(there), 4))
+        free = [id for id in range(1000) if id not in there]
+        some = draw.sample(free, 6) if kind == "add" else draw.sample(sorted(there), len(there) // 5)
         rows = [{"id": id, "text": draw.choice(TEXTS), "seed": seed} for id in some]
         say(began=kind, rows=rows)
         match kind:

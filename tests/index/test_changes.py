@@ -263,3 +263,47 @@ def test_a_model_changed_since_then_is_refused(tmp_path: Path, tokenizer: TextTo
             attempt()
     with pytest.raises(TwofoldError, match="give that model"):
         Index(tmp_path / "index").search("one")
+
+
+def cut_short(ranker: Ranker, at: str, patch: pytest.MonkeyPatch) -> None:
+    """Ten texts at a time are read, until one of them is `at`."""
+    real = ranker.embed_candidates
+
+    def embed_candidates(some: Sequence[str], report: Any = None) -> Any:
+        if at in some:
+            raise KeyboardInterrupt
+        return real(some, report)
+
+    patch.setattr(ranker, "embed_candidates", embed_candidates)
+
+
+def test_a_build_cut_short_goes_on_only_with_the_same_texts(
+    tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "AT_A_TIME", 10)
+    folder = tmp_path / "index"
+    with monkeypatch.context() as patch:
+        cut_short(ranker, TEXTS[25], patch)
+        with pytest.raises(KeyboardInterrupt):
+            Index.build(folder, ranker, TEXTS[:40])
+    for texts, stored in ((["one", "two"], "float32"), (TEXTS[:40], "float16")):
+        with pytest.raises(TwofoldError, match="was begun with other texts or settings"):
+            Index.build(folder, ranker, texts, stored)
+    check(Index.build(folder, ranker, TEXTS[:40]), {id: (TEXTS[id - 1], {}) for id in range(1, 41)}, ranker)
+
+
+def test_plain_texts_whose_addition_was_cut_short_are_not_added_twice(
+    tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "AT_A_TIME", 10)
+    index = Index.build(tmp_path / "index", ranker, TEXTS[:5])
+    with monkeypatch.context() as patch:
+        cut_short(ranker, TEXTS[30], patch)
+        with pytest.raises(KeyboardInterrupt):
+            index.add(TEXTS[5:40])
+    assert 5 < len(index) < 40
+    index.add(TEXTS[5:40])
+    content: Content = {id: (TEXTS[id - 1], {}) for id in range(1, 41)}
+    check(index, content, ranker)
+    index.add(TEXTS[5:40])  # done once, the same again is new
+    assert len(index) == 75

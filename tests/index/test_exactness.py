@@ -25,6 +25,7 @@ from tests.index.common import (
     truth_of,
 )
 from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
 from twofold.index import Index, search, writer
 from twofold.index.bounds import Small
 from twofold.index.search import Query, Stored, best_rows
@@ -197,6 +198,15 @@ def test_a_filter_and_exclusions_leave_an_exact_answer_among_the_rest(
                 hits = index.search(context, 10, where, [*best[::2], "nobody", 5])
                 check_hits(hits, truth_of(ranker, context, left) if left else {}, 10)
                 assert all(hit.fields == {"third": int(hit.id[1:]) % 3} for hit in hits)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_fewer_than_one_or_no_context_is_refused(tmp_path: Path, tokenizer: TextTokenizer, k: int) -> None:
+    index = Index.build(tmp_path / "index", ranker_of(tokenizer), ["one"])
+    with pytest.raises(TwofoldError, match=f"k must be at least 1, not {k}"):
+        index.search("one", k)
+    with pytest.raises(TwofoldError):
+        index.search_many([])
 
 
 @pytest.mark.bench

@@ -121,14 +121,15 @@ def first_shard(folder: Path) -> Path:
     return min((folder / "shards").iterdir())
 
 
-@pytest.mark.parametrize("part", ["length", "header", "keys", "steps", "errors", "norms", "integers", "vectors"])
-def test_another_byte_in_a_shard_is_named(folder: Path, ranker: Ranker, right: list[Answer], part: str) -> None:
+def test_another_byte_anywhere_in_a_shard_is_named(folder: Path, ranker: Ranker, right: list[Answer]) -> None:
     path = first_shard(folder)
-    start, stop = parts_of(path)[part]
-    places = np.linspace(start, stop - 1, 5).astype(int).tolist()
-    found = outcomes(path, places, folder, ranker, right)
-    assert set(found) <= {"named", "right"}, found
-    assert found["named"]
+    parts = parts_of(path)
+    assert {"length", "header", "keys", "integers", "vectors"} <= set(parts)
+    for part, (start, stop) in parts.items():
+        places = np.linspace(start, stop - 1, 4).astype(int).tolist()
+        found = outcomes(path, places, folder, ranker, right)
+        assert set(found) <= {"named", "right"}, (part, found)
+        assert found["named"], part
     assert answers(folder, ranker) == right
 
 
@@ -210,7 +211,7 @@ def test_a_damaged_book_is_named(
     assert slight or all(str(folder) in one and "\n" not in one for one in said)
 
 
-@pytest.mark.parametrize("step", [pytest.param(1601, id="some"), pytest.param(3, id="many", marks=pytest.mark.bench)])
+@pytest.mark.parametrize("step", [pytest.param(1601, id="some"), pytest.param(37, id="many", marks=pytest.mark.bench)])
 def test_another_byte_in_the_book_never_gives_a_wrong_answer(
     folder: Path, ranker: Ranker, right: list[Answer], step: int
 ) -> None:

@@ -181,4 +181,5 @@ class Heads(nn.Module):
 
 def _apart(tensor: Tensor, dimension: int, parts: int) -> Tensor:
     """One dimension as two, the first of size `parts`."""
-    return tensor.reshape(*tensor.shape[:dimension], parts, -1, *tensor.shape[dimension + 1 :])
+    shape = tensor.shape
+    return tensor.reshape(*shape[:dimension], parts, shape[dimension] // parts, *shape[dimension + 1 :])

@@ -27,6 +27,8 @@ LARGEST = 127
 MOST, CLOSE = 32, 0.4
 """How many directions span the vectors: as few as leave outside this share of what their mean leaves, and no more."""
 TINY = 1e-30
+SAFE = np.float32(1e-6)
+"""What is taken off a length, as a share of it, before its square is: float32 must not cancel out what is left."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def main_directions(vectors: Floats) -> Floats:
     """A third of the width, orthonormal, that holds as much as possible of these vectors: (directions, width)."""
     width = vectors.shape[1]
     count = min(width, 32 * max(1, round(width / 96)))
+    vectors = vectors / max(float(np.abs(vectors).max()), TINY)  # squares stay finite
     _, turned = np.linalg.eigh(vectors.T @ vectors)
     return np.ascontiguousarray(turned[:, ::-1].T[:count], np.float32)
 
@@ -143,7 +146,7 @@ class Bounds:
             errors, norms = small.errors[some], small.norms[some]
             along = np.empty((len(step) + 1, len(some)), np.float32)
             np.multiply(dots, small.steps[some] * step, out=along[:-1])
-            near = np.maximum(np.abs(along[:-1]) - (errors + norms * lost), 0)
+            near = np.maximum(np.abs(along[:-1]) - (errors + norms * (lost + SAFE)), 0)
             # The last row is what lies across: it meets the length of each vector outside the span.
             along[-1] = np.sqrt(np.maximum(norms * norms - (near * near).sum(0), 0))
             bound = (self.margin + span.rounding) * norms + np.float32(self.longest) * errors

@@ -11,12 +11,13 @@ from typing import Any
 from twofold.errors import TwofoldError
 
 LONGEST = 10_000
+MOST = 500
 EXAMPLE = 'write comparisons such as lang = "ko" and year >= 2020'
 FIELD = "json_extract(fields, ?)"
 _TOKEN = re.compile(
     r"""\s*(?: (?P<word>\w+) | (?P<sign><=|>=|!=|=|<|>) | (?P<mark>[(),]) | (?P<text>"(?:[^"\\]|\\.)*") )""", re.VERBOSE
 )
-_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?!\w)")
+_NUMBER = re.compile(r"\s*(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])")
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,16 @@ def condition(text: str, fields: Collection[str]) -> Condition:
     return _Parser(text, fields).whole()
 
 
+def _number(text: str) -> int | float:
+    """SQLite knows whole numbers of 64 bits; larger ones are compared as it compares them, as floats."""
+    value = float(text)
+    return int(text) if abs(value) < 2**62 and set(text) <= set("-0123456789") else value
+
+
 class _Parser:
     def __init__(self, text: str, fields: Collection[str]) -> None:
         self.fields, self.values, self.at, self.depth = fields, list[Any](), 0, 0
-        self.text = text
+        self.text, self.count = text, 0
         self.tokens = list(self._split())
 
     def whole(self) -> Condition:
@@ -50,7 +57,7 @@ class _Parser:
         place = 0
         while self.text[place:].strip():
             if number := _NUMBER.match(self.text, place):
-                yield "value", json.loads(number[1])
+                yield "value", _number(number[1])
                 place = number.end()
                 continue
             found = _TOKEN.match(self.text, place)
@@ -59,9 +66,11 @@ class _Parser:
             kind = str(found.lastgroup)
             if kind == "text":
                 try:
-                    yield "value", json.loads(found["text"])
+                    text = json.loads(found["text"])
+                    text.encode()
                 except ValueError:
-                    raise TwofoldError(f"filter: {found['text']} is not a text in quotes; {EXAMPLE}") from None
+                    raise TwofoldError(f"filter: {found['text']!r} is not a text in quotes; {EXAMPLE}") from None
+                yield "value", text
             else:
                 yield kind, found[kind]
             place = found.end()
@@ -95,6 +104,9 @@ class _Parser:
             self.depth -= 1
 
     def _comparison(self) -> str:
+        self.count += 1
+        if self.count > MOST:
+            raise TwofoldError(f"filter: over {MOST} comparisons")
         name = self._next("word", "the name of a field")
         if name not in self.fields:
             known = f"the fields are {', '.join(sorted(self.fields))}" if self.fields else "no candidate has any field"

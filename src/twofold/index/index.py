@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker, Text
 from twofold.types import Contexts, Hit, Hits
 
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 Load = Callable[[str | Path], Ranker]
 ENGINE = "exact search by 8-bit bounds"
 FILTERS_KEPT = 16
@@ -51,6 +53,7 @@ class Index:
         self._given, self._load, self._own, self._lock = model, load, threading.local(), threading.Lock()
         self._view = View(-1, {})
         self._passing: dict[str, tuple[int, Rows]] = {}
+        self._trusted = False
         self._book  # noqa: B018 - a folder without an index is found out now
 
     @classmethod
@@ -97,7 +100,7 @@ class Index:
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
         ranker = name if isinstance(name, Ranker) else self._load(name)
-        self._book.check_model(ranker.fingerprint(), name)
+        self._book.check_model(ranker.fingerprint(), "the one given" if name is ranker else name)
         return ranker
 
     def search(
@@ -125,6 +128,8 @@ class Index:
         """The same for several contexts, which are read together."""
         if k < 1:
             raise TwofoldError(f"k must be at least 1, not {k}")
+        if mode not in ("exact", "fast"):
+            raise TwofoldError(f"mode: there is no {mode!r}; give exact or fast")
         model, excluded = self.model, list(exclude)
         asked = [model.check_context(one) for one in contexts]
         start = time.perf_counter()
@@ -171,6 +176,7 @@ class Index:
             known, version = self._view, self._book.version
             if version == known.version:
                 return known
+            self._book.check_seal()
             if version < known.version:  # another thread is ahead: what it knows as gone is still there
                 known = View(-1, {name: Shelved(one.shard, None) for name, one in known.shelves.items()})
             records = self._book.shards()
@@ -184,24 +190,28 @@ class Index:
             return self._view
 
     def _keys_that_pass(self, where: str, version: int) -> Rows:
-        known = self._passing.get(where)
-        if known is None or known[0] != version:
-            keys = self._book.keys_of(condition(where, self._book.fields()))
-            while len(self._passing) >= FILTERS_KEPT:
-                self._passing.pop(next(iter(self._passing)), None)
-            self._passing[where] = known = (version, np.sort(keys))
-        return known[1]
+        with self._lock:
+            known = self._passing.get(where)
+            if known is None or known[0] != version:
+                keys = self._book.keys_of(condition(where, self._book.fields()))
+                if not self._trusted:  # a candidate whose fields are damaged would drop out unseen
+                    self._book.check_candidates()
+                    self._trusted = True
+                while len(self._passing) >= FILTERS_KEPT:
+                    del self._passing[next(iter(self._passing))]
+                self._passing[where] = known = (version, np.sort(keys))
+            return known[1]
 
     # --- what it is ---
 
     def __len__(self) -> int:
         return self._book.count()
 
-    def info(self, check: bool = False) -> dict[str, Any]:
+    def info(self, check: bool = False, again: int = 3) -> dict[str, Any]:
         """Counts, sizes, fingerprint and health; with `check` every byte is read."""
         book = self._book
         with book.reading():
-            records = book.shards()
+            records, version = book.shards(), book.version
             about = {name: book.about(name) for name in ("model", "fingerprint", "stored", "state", "format")}
             gone, count, fields = len(book.gone_since(-1)), book.count(), sorted(book.fields())
         health, width = "good", None
@@ -211,8 +221,12 @@ class Index:
                 width = shard.small.integers.shape[1]
                 if check:
                     shard.check()
-            if check and not book.whole():
-                health = f"{book.path}: damaged"
+            if check:
+                book.check()
+        except MissingShardError as error:
+            if again and book.version != version:  # shards were joined meanwhile
+                return self.info(check, again - 1)
+            health = str(error)
         except TwofoldError as error:
             health = str(error)
         return {
@@ -235,7 +249,7 @@ class Index:
         """Ids as somebody typed them: a number is meant where no text of these digits is there."""
         words = list(words)
         texts = self._book.entries_of(words)
-        return [int(one) if one not in texts and one.isdecimal() else one for one in words]
+        return [int(one) if one not in texts and _NUMBER.fullmatch(one) else one for one in words]
 
     def close(self) -> None:
         self._book.close()
@@ -274,8 +288,13 @@ def _hits(found: Best, entries: Mapping[int, Entry], k: int) -> list[Hit]:
     """Best first; among level scores the smaller id."""
     order = np.argsort(-found.scores, kind="stable")
     scores = found.scores[order]
-    steps = np.abs(np.diff(scores)) > LEVEL * (1 + np.abs(scores[1:]))
-    level = np.concatenate([[0], np.cumsum(steps)]) if len(scores) else np.empty(0)
+    level, first = np.zeros(len(scores), np.int64), 0
+    for one in range(
+        1, len(scores)
+    ):  # level with the best of a group, not with a neighbour, which could go on for ever
+        if scores[first] - scores[one] > LEVEL * (1 + abs(scores[first])):
+            first = one
+        level[one] = first
     places = [(int(group), entries[int(found.keys[one])], one) for group, one in zip(level, order, strict=True)]
     places.sort(key=lambda place: (place[0], isinstance(place[1].id, str), place[1].id))
     return [

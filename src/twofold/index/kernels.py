@@ -47,7 +47,7 @@ def add_ceiling(dots: Integers, steps: Any, errors: Any, norms: Any, centre: Any
     for row in range(len(dots)):
         norm = norms[row]
         along = np.float32(dots[row]) * (steps[row] * step)
-        slack = errors[row] + norm * lost
+        slack = errors[row] + norm * (lost + np.float32(1e-6))  # or the squares below could cancel out in float32
         low, high = along - slack, along + slack
         near = max(abs(along) - slack, np.float32(0.0))
         share = max(max(least * low, least * high), max(most * low, most * high))

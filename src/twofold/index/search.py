@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from twofold.errors import TwofoldError
 from twofold.index.bounds import BLOCK, Bounds, Directions, Floats, Heads, Rows, Small
 from twofold.index.kernels import products
 from twofold.types import Contexts, RankingHead
@@ -65,7 +66,10 @@ class Query:
     def __init__(self, head: RankingHead, contexts: Contexts, directions: Floats | None = None) -> None:
         """contexts: one; directions: those of the candidates' heads, where guesses are wanted"""
         self.head, self.contexts = head, contexts
-        groups = head.ceiling(contexts).cpu().numpy()
+        with torch.no_grad():
+            groups = head.ceiling(contexts).cpu().numpy()
+        if not np.isfinite(groups).all():
+            raise TwofoldError("the scores are not numbers; the model's weights are damaged or its training diverged")
         self.bounds = Bounds(groups)
         self.guess = None
         if directions is not None:

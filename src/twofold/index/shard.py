@@ -181,10 +181,10 @@ def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: 
         "errors": ((rows,), "float32"),
         "norms": ((rows,), "float32"),
         "head_steps": ((rows,), "float32"),
+        "vectors": ((rows, width), kind),
         "heads": ((rows, head), "int8"),
         "integers": ((rows, width), "int8"),
-        "vectors": ((rows, width), kind),
-    }
+    }  # wide numbers first: all stand where the processor wants them
     header: dict[str, Any] = {}
     offset = 0
     for array, (shape, dtype) in shapes.items():

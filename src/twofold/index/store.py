@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +54,32 @@ class Entry:
 
     @property
     def sum(self) -> int:
-        return zlib.crc32(json.dumps([self.key, self.id, self.text, self.fields]).encode())
+        return zlib.crc32(json.dumps([self.key, self.id, self.text, self.fields], default=repr).encode())
+
+
+def _can_be_kept(value: Any) -> bool:
+    """Whether SQLite could hold it; what it cannot hold is not there."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+SEALED = (
+    "SELECT name, value FROM about WHERE name != 'seal' ORDER BY name",
+    "SELECT name, first, last, rows, size, hex(sums) FROM shards ORDER BY name",
+    "SELECT key, version FROM gone ORDER BY key",
+    "SELECT name FROM fields ORDER BY name",
+    "SELECT row, sum FROM directions ORDER BY row",
+)
+
+
+def seal(database: sqlite3.Connection) -> int:
+    """A checksum of the small tables: a row that is missing or another gives wrong answers."""
+    found = 0
+    for question in SEALED:
+        for row in database.execute(question):
+            found = zlib.crc32(repr(row).encode("utf-8", "surrogatepass"), found)
+    return found
 
 
 class Book:
@@ -61,12 +87,15 @@ class Book:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             raise TwofoldError(f"{folder}: holds no index ({FILE} is missing); make one with `twofold index build`")
         with self.clear_errors():
             self.database = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None, check_same_thread=False)
             self.database.execute("PRAGMA synchronous = FULL")
             found = self.about("format")
+            if found == str(FORMAT):
+                with self.reading():
+                    self.check_seal()
         if found != str(FORMAT):
             raise TwofoldError(f"{folder}: an index of format {found}, this version reads {FORMAT}; build it anew")
 
@@ -74,13 +103,14 @@ class Book:
     def create(cls, folder: Path, about: dict[str, str]) -> None:
         """An empty book; it appears whole or not at all."""
         aside = folder / f".{FILE}.new"
-        aside.unlink(missing_ok=True)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            aside.unlink(missing_ok=True)
             database = sqlite3.connect(aside, isolation_level=None)
             database.executescript(TABLES)
             values = {"format": str(FORMAT), "version": "0", **about}
             database.executemany("INSERT INTO about VALUES (?, ?)", values.items())
+            database.execute("INSERT INTO about VALUES ('seal', ?)", [str(seal(database))])
             database.execute("PRAGMA journal_mode = WAL")
             database.close()
             aside.replace(folder / FILE)
@@ -94,10 +124,15 @@ class Book:
             yield
         except sqlite3.DatabaseError as error:
             remedy = "free some space and run again" if "full" in str(error) else REMEDY
-            raise TwofoldError(f"{self.path}: {error}; {remedy}") from error
+            raise TwofoldError(f"{self.path}: {' '.join(str(error).split())}; {remedy}") from error
 
     def close(self) -> None:
         self.database.close()
+
+    def check_seal(self) -> None:
+        """Whether all but the candidates, which have checksums of their own, is what was written."""
+        if self.about("seal") != str(seal(self.database)):
+            raise TwofoldError(f"{self.path}: damaged, not what was written; {REMEDY}")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -117,6 +152,7 @@ class Book:
             try:
                 yield
                 self.database.execute("UPDATE about SET value = value + 1 WHERE name = 'version'")
+                self.set_about("seal", str(seal(self.database)))
                 self.database.execute("COMMIT")
             except BaseException:
                 if self.database.in_transaction:
@@ -189,15 +225,23 @@ class Book:
         rows = self.database.execute(question, condition.values).fetchall()
         return np.array([row[0] for row in rows], np.int64)
 
+    def check_candidates(self) -> None:
+        """Whether every candidate is what was written, and none is missing."""
+        rows = self.database.execute("SELECT key, id, text, fields, sum FROM candidates NOT INDEXED")
+        count = sum(Entry(*row[:4]).sum == row[4] for row in rows)
+        if count != sum(one.rows for one in self.shards()) - len(self.gone_since(-1)):
+            raise TwofoldError(f"{self.path}: damaged, not all candidates are what was written; {REMEDY}")
+
     def fields(self) -> set[str]:
         return {row[0] for row in self.database.execute("SELECT name FROM fields")}
 
-    def whole(self) -> bool:
-        """Whether SQLite finds its file in order, and every candidate its checksum."""
-        if self.database.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
-            return False
-        rows = self.database.execute("SELECT key, id, text, fields, sum FROM candidates")
-        return all(Entry(*row[:4]).sum == row[4] for row in rows)
+    def check(self) -> None:
+        """Read everything and compare it with its checksums."""
+        with self.reading():
+            if self.database.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+                raise TwofoldError(f"{self.path}: damaged; {REMEDY}")
+            self.check_seal()
+            self.check_candidates()
 
     # --- changes ---
 
@@ -240,6 +284,7 @@ class Book:
         self.database.executemany("INSERT OR IGNORE INTO fields VALUES (?)", [[name] for name in sorted(names)])
 
     def _entries(self, column: str, values: Sequence[Any]) -> Iterator[Entry]:
+        values = [one for one in values if _can_be_kept(one)]
         for start in range(0, len(values), ASKED):
             some = values[start : start + ASKED]
             marks = ", ".join("?" * len(some))

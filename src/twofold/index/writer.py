@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,9 +41,10 @@ def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, sho
         raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
     if stored not in STORED:
         raise TwofoldError(f"stored: there is no {stored!r}; give {' or '.join(STORED)}")
-    source = files.fingerprint(str(texts)) if isinstance(texts, str | Path) else "texts at hand"
-    if not (folder / FILE).exists():
-        if folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir()):
+    source = source_of(texts)
+    if not os.path.exists(folder / FILE):
+        survey(texts, 0)  # what cannot be kept leaves nothing behind
+        if os.path.exists(folder) and (not folder.is_dir() or any(one.name[0] != "." for one in folder.iterdir())):
             raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
         about = {"model": name, "fingerprint": model.fingerprint(), "stored": stored, "source": source}
         Book.create(folder, {**about, "state": BUILDING, "next_key": "1"})
@@ -52,10 +55,22 @@ def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, sho
     if (writer.book.about("source"), writer.book.about("stored")) != (source, stored):
         raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
     with writer.alone():
-        writer.write(texts, 0, survey(texts), show)
+        writer.write(texts, 0, survey(texts, 0), show)
         writer.join_all()
         with writer.book.changing():
             writer.book.set_about("state", READY)
+
+
+def source_of(texts: Texts) -> str:
+    """A hash of all texts, to know them again."""
+    if isinstance(texts, Path):
+        return files.fingerprint(str(texts))
+    if isinstance(texts, str | Mapping):
+        return files.fingerprint(texts)
+    found = hashlib.sha256()
+    for one in texts:
+        found.update(json.dumps(one, default=str, sort_keys=True).encode() + b"\n")
+    return found.hexdigest()
 
 
 class Writer:
@@ -85,17 +100,31 @@ class Writer:
     def add(self, texts: Texts, show: bool = False) -> int:
         with self.alone():
             self.book.check_ready()
-            start = self.book.largest_number()
-            total = survey(texts)
-            for some in chunks(read_candidates(texts), start):
-                for id in self.book.entries_of(list(some)):
-                    raise TwofoldError(f"{some[id].place}: the id {id!r} is there already; use `twofold index update`")
-            return self.write(texts, start, total, show)
+            source = source_of(texts)
+            begun = json.loads(self.book.about("adding") or "{}")
+            if source in begun:  # the same was cut short: what counts already is passed over
+                start = begun[source]
+                total = survey(texts, start)
+            else:
+                start = self.book.largest_number()
+                total = survey(texts, start)
+                for some in chunks(read_candidates(texts), start):
+                    known = self.book.entries_of(list(some))
+                    for id, one in some.items():
+                        if id in known:
+                            told = "is there already; use `twofold index update`"
+                            raise TwofoldError(f"{one.place}: the id {id!r} {told}")
+                with self.book.changing():
+                    self.book.set_about("adding", json.dumps({source: start}))
+            added = self.write(texts, start, total, show)
+            with self.book.changing():
+                self.book.set_about("adding", "{}")
+            return added
 
     def update(self, texts: Texts, show: bool = False) -> int:
         with self.alone():
             self.book.check_ready()
-            return self.write(texts, 0, survey(texts), show)
+            return self.write(texts, 0, survey(texts, 0), show)
 
     def remove(self, ids: Sequence[Any]) -> int:
         with self.alone():
@@ -151,7 +180,8 @@ class Writer:
         once = list(dict.fromkeys(texts))
         place = {text: number for number, text in enumerate(once)}
         vectors = self.model.embed_candidates(once, report).cpu().numpy()[[place[text] for text in texts]]
-        vectors = vectors.astype(self.book.about("stored"))
+        with np.errstate(over="ignore"):
+            vectors = vectors.astype(self.book.about("stored"))
         for number in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():
             raise TwofoldError(
                 f"the vector of {texts[number][:60]!r} is not finite; the model is damaged"
@@ -219,36 +249,47 @@ class Writer:
             (self.shards / record.name).unlink(missing_ok=True)
 
 
-def survey(texts: Texts) -> int:
+def survey(texts: Texts, start: int) -> int:
     """How many candidates there are; an id that comes twice is an error. Ids are kept on the disk, not in memory."""
     with contextlib.closing(sqlite3.connect("")) as seen:
         seen.execute("CREATE TABLE seen (id UNIQUE, place)")
         count = 0
         for one in read_candidates(texts):
             count += 1
-            if one.own_id is None:
-                continue
-            if isinstance(one.own_id, bool) or not isinstance(one.own_id, str | int):
-                raise TwofoldError(f"{one.place}: the id {one.own_id!r} is neither a text nor a whole number")
+            id = identity(one, start)
+            fields_of(one)  # which says what cannot be kept
+            if isinstance(id, bool) or not isinstance(id, str | int):
+                raise TwofoldError(f"{one.place}: the id {id!r} is neither a text nor a whole number")
             try:
-                seen.execute("INSERT INTO seen VALUES (?, ?)", [one.own_id, one.place])
+                seen.execute("INSERT INTO seen VALUES (?, ?)", [id, one.place])
             except sqlite3.IntegrityError:
-                [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [one.own_id])
-                raise TwofoldError(f"{one.place}: the id {one.own_id!r} is that of {before} too") from None
+                [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [id])
+                raise TwofoldError(f"{one.place}: the id {id!r} is that of {before} too") from None
             except (OverflowError, UnicodeEncodeError):
-                raise TwofoldError(
-                    f"{one.place}: the id {one.own_id!r:.40} cannot be kept; use a shorter one"
-                ) from None
+                raise TwofoldError(f"{one.place}: the id {id!r:.40} cannot be kept; use a shorter one") from None
         return count
 
 
+def identity(candidate: Candidate, start: int) -> Any:
+    """Its own id; whatever has none is numbered on from `start`."""
+    return candidate.number + start if candidate.own_id is None else candidate.own_id
+
+
 def chunks(candidates: Iterable[Candidate], start: int) -> Iterator[dict[Any, Candidate]]:
-    """Some at a time, by id; those without one of their own are numbered on from `start`."""
+    """Some at a time, by id."""
     source = iter(candidates)
     while some := list(itertools.islice(source, AT_A_TIME)):
-        yield {one.number + start if one.own_id is None else one.own_id: one for one in some}
+        yield {identity(one, start): one for one in some}
 
 
 def fields_of(candidate: Candidate) -> str | None:
     """A candidate's further fields as JSON."""
-    return json.dumps(candidate.fields, ensure_ascii=False, default=str) if candidate.fields else None
+    if not candidate.fields:
+        return None
+    try:
+        written = json.dumps(candidate.fields, ensure_ascii=False, default=str, allow_nan=False)
+        written.encode()
+    except ValueError as error:
+        reason = "half a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else "NaN or infinity"
+        raise TwofoldError(f"{candidate.place}: a field holds {reason}") from None
+    return written

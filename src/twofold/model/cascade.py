@@ -23,6 +23,8 @@ def cascade(
     proven = hits.exact
     fields = {hit.id: hit.fields for hit in hits}
     for (ranker, _), depth in zip(then, depths[1:], strict=True):
+        if not hits:
+            break
         hits = ranker.rank(context, ranker.prepare([hit.text for hit in hits], [hit.id for hit in hits]), depth)
     # What an earlier stage left out was never seen by the last: nothing is proven unless all of them saw all.
     exact = proven and all(depth >= among for depth in depths[:-1])
