@@ -135,7 +135,7 @@ class Candidates:
         """A context vector for every candidate, a block at a time so that it fits into memory."""
         codes = query.contexts.vectors[0]
         parts = []
-        for block in torch.tensor_split(self.torch, range(10_000, len(self.torch), 10_000)):
+        for block in (self.torch[start : start + 10_000] for start in range(0, len(self.torch), 10_000)):
             weights = (block @ codes.T).softmax(1)
             parts.append(((weights @ codes) * block).sum(1))
         return torch.topk(torch.cat(parts), K)

@@ -155,6 +155,11 @@ class Bounds:
             total[start : start + BLOCK] = bound
         return total
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many vectors there are in all groups, and how many directions nearly hold them."""
+        return self.vectors.shape[0] * self.vectors.shape[1], len(self.span.directions.worth)
+
     @cached_property
     def span(self) -> Span:
         return Span.of(self.vectors)

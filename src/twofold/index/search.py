@@ -25,7 +25,9 @@ FEW, MANY = 128, 8192
 """More than a few above the floor get tighter bounds; if they are many, a sample says whether that pays."""
 TRIED = 256
 """Rows of that sample."""
-LIKELY = 1024
+DEARER = 1.5
+"""What a product of 8-bit integers of a row that is looked up costs, against one of floats in a matrix (measured)."""
+LIKELY = 2048
 """How many a guess leaves."""
 CHUNK = 256
 """How many are scored at a time after that."""
@@ -130,7 +132,9 @@ def best_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> B
     if len(rows) > MANY:
         sample = rows[:: len(rows) // TRIED]
         share = float((query.bounds.closer(stored.small, sample) >= found.floor).mean())
-        if share * len(rows) > len(stored) / 4:
+        vectors, directions = query.bounds.sizes
+        # In products of one vector with one candidate, of which one of integers is worth some more.
+        if len(rows) * (DEARER * directions + share * vectors) > len(stored) * vectors:
             return _scan(query, stored, Best(k, found.floor))
     if len(rows) > FEW:
         left = query.bounds.closer(stored.small, rows)
