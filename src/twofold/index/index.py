@@ -113,7 +113,7 @@ class Index:
     ) -> Hits:
         """The k best candidates, proven: of all that pass the filter `where`, but for the ids of `exclude`.
 
-        mode: `fast` scores what is likely to be best and proves nothing, at a third of the cost
+        mode: `fast` scores what is likely to be best and proves nothing, at about half the cost
         """
         return self.search_many([context], k, where, exclude, mode)[0]
 
