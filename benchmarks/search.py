@@ -269,7 +269,7 @@ def plot(measured: list[dict[str, Any]], path: Path) -> None:
     axes.plot(sizes, flat, "k:", marker="o", label="flat scan of a bi-encoder")
     axes.set(xscale="log", yscale="log", xlabel="candidates", ylabel="milliseconds of one core")
     axes.legend(fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Creator": None, "Date": None})
 
 
 if __name__ == "__main__":
