@@ -53,5 +53,6 @@ def search(
     with api.open_index(folder, model, device, allow_code) as index:
         rankers = [(api.load_ranker(name, device, allow_code), number) for name, number in further]
         turns, ids = list(context), index.given_ids(exclude)
+        index.model.check_context(turns)  # the model is loaded before the clock starts
         hits = cascade(lambda depth: index.search(turns, depth, where, ids, mode), len(index), rankers, turns, k)
     show_hits(turns, hits, as_json)
