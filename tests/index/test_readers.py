@@ -87,19 +87,20 @@ def test_a_search_begun_before_a_change_belongs_to_one_moment(
 def test_shards_joined_between_the_list_and_the_file_are_listed_again(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index, waiting = Index(folder, ranker), [True, True]
-    real = index._now
+    index, waiting = Index(folder, ranker), [True] * 5
+    real = index._book.shards
 
-    def now() -> Any:
+    def shards() -> Any:
+        listed = real()
         if waiting:
             waiting.pop()
             other = Index(folder, ranker)
             other.add(["one"])
             other.compact()
-        return real()
+        return listed
 
-    monkeypatch.setattr(index, "_now", now)
-    assert len(index.search(CONTEXT, 100)) == 22
+    monkeypatch.setattr(index._book, "shards", shards)
+    assert len(index.search(CONTEXT, 100)) == 25
 
 
 def test_health_is_good_although_another_compacts_meanwhile(

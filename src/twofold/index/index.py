@@ -145,20 +145,21 @@ class Index:
     def _search(
         self, context: Contexts, k: int, where: str | None, exclude: Sequence[Any], fast: bool
     ) -> tuple[list[Hit], bool]:
-        for attempt in range(3):
+        failed = -1
+        while True:
             with self._book.reading():
-                self._book.check_ready()
                 try:
                     view = self._now()
                 except MissingShardError:
-                    if attempt == 2:
+                    # Shards were joined between the list and the file: the next list names the new ones.
+                    failed, before = self._book.version, failed
+                    if failed == before:
                         raise
-                    continue  # shards were joined between the list and the file: the next list names the new ones
+                    continue
                 query = Query(self.model.head, context, view.directions if fast else None)
                 found = search(self._shelves(view, where, exclude), query, k)
                 entries = self._book.entries(found.keys.tolist())
                 return _hits(found, entries, k), found.proven
-        raise AssertionError
 
     def _shelves(self, view: View, where: str | None, exclude: Sequence[Any]) -> list[Shelved]:
         shelves = list(view.shelves.values())
@@ -172,13 +173,12 @@ class Index:
 
     def _now(self) -> View:
         """The shards as they are, read anew only after a change."""
-        with self._lock:
+        with self._lock:  # the moment begins with the first question, so nobody's is older than what is known
             known, version = self._view, self._book.version
             if version == known.version:
                 return known
+            self._book.check_ready()
             self._book.check_seal()
-            if version < known.version:  # another thread is ahead: what it knows as gone is still there
-                known = View(-1, {name: Shelved(one.shard, None) for name, one in known.shelves.items()})
             records = self._book.shards()
             fresh = any(record.name not in known.shelves for record in records)
             gone = self._book.gone_since(-1 if fresh else known.version)
