@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.commands import answer, refusal, run
 from tests.conftest import write_jsonl
-from tests.index.commands import NAMES, ROWS, TEXTS, answer, build, done, ids, refusal, run, save_models
+from tests.index.commands import NAMES, ROWS, TEXTS, build, done, ids, save_models
 from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker
 

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from tests.commands import answer, refusal, run
 from tests.conftest import decoder, encoder, small_model, write_jsonl
 from tests.rankers import small_ranker
-from twofold.cli import main
 from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker, load
 
 KINDS = ["bi", "poly", "cross"]
 TEXTS = list(dict.fromkeys(row["source"] for row in made.numbers(30, seed=5)))
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def answer(*arguments: str | Path) -> Any:
-    """The one JSON object that a command prints."""
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    assert result.stderr == ""
-    (line,) = result.stdout.splitlines()
-    return json.loads(line)
-
-
-def refusal(*arguments: str | Path, status: int = 1) -> str:
-    """The last line of standard error with which a command ends."""
-    result = run(*arguments)
-    assert isinstance(result.exception, SystemExit), repr(result.exception)
-    assert result.exit_code == status
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1 or status == 2, lines
-    return lines[-1].removeprefix("error: ").removeprefix("Error: ")
 
 
 def ranker(folder: Path, kind: str) -> Ranker:

@@ -1,16 +1,13 @@
-"""What tests of `twofold index` and `twofold search` share: how a command is run, small models, and one index."""
+"""What tests of `twofold index` and `twofold search` share: small models, and one index."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner, Result
-
+from tests.commands import run
 from tests.conftest import decoder, encoder, small_model, write_jsonl
 from tests.rankers import small_ranker
-from twofold.cli import main
 from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 
@@ -22,36 +19,12 @@ ROWS = [
 NAMES = {row["text"]: row["id"] for row in ROWS}
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def answer(*arguments: str | Path) -> Any:
-    """The one JSON object that a command prints."""
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    assert result.stderr == ""
-    (line,) = result.stdout.splitlines()
-    return json.loads(line)
-
-
 def done(*arguments: str | Path) -> str:
     """What a command that prints nothing says on standard error."""
     result = run(*arguments)
     assert result.exit_code == 0, (result.stderr, result.exception)
     assert result.stdout == ""
     return result.stderr
-
-
-def refusal(*arguments: str | Path, status: int = 1) -> str:
-    """The last line of standard error with which a command ends."""
-    result = run(*arguments)
-    assert isinstance(result.exception, SystemExit), repr(result.exception)
-    assert result.exit_code == status
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1 or status == 2, lines
-    return lines[-1].removeprefix("error: ").removeprefix("Error: ")
 
 
 def ids(content: Any) -> list[Any]:

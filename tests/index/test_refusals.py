@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.index.commands import answer, build, done, ids, refusal, save_models
+from tests.commands import answer, refusal
+from tests.index.commands import build, done, ids, save_models
 from twofold.data.tokenizer import TextTokenizer
 
 

@@ -207,7 +207,7 @@ class Index:
     def __len__(self) -> int:
         return self._book.count()
 
-    def info(self, check: bool = False, again: int = 3) -> dict[str, Any]:
+    def info(self, check: bool = False) -> dict[str, Any]:
         """Counts, sizes, fingerprint and health; with `check` every byte is read."""
         book = self._book
         with book.reading():
@@ -224,8 +224,8 @@ class Index:
             if check:
                 book.check()
         except MissingShardError as error:
-            if again and book.version != version:  # shards were joined meanwhile
-                return self.info(check, again - 1)
+            if book.version != version:  # shards were joined meanwhile
+                return self.info(check)
             health = str(error)
         except TwofoldError as error:
             health = str(error)
@@ -289,9 +289,8 @@ def _hits(found: Best, entries: Mapping[int, Entry], k: int) -> list[Hit]:
     order = np.argsort(-found.scores, kind="stable")
     scores = found.scores[order]
     level, first = np.zeros(len(scores), np.int64), 0
-    for one in range(
-        1, len(scores)
-    ):  # level with the best of a group, not with a neighbour, which could go on for ever
+    for one in range(1, len(scores)):
+        # Level with the best of its group: level with a neighbour, a chain of them could go on for ever.
         if scores[first] - scores[one] > LEVEL * (1 + abs(scores[first])):
             first = one
         level[one] = first

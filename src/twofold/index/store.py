@@ -17,11 +17,10 @@ import numpy as np
 from twofold.errors import TwofoldError
 from twofold.index.bounds import Floats, Rows
 from twofold.index.filters import Condition
-from twofold.index.shard import ShardRecord
+from twofold.index.shard import REMEDY, ShardRecord
 
 FORMAT = 1
 FILE, SHARDS = "index.sqlite", "shards"
-REMEDY = "copy the index again, or build it anew"
 WAIT = 60.0
 """Seconds to wait for another process that is writing."""
 BUILDING, READY = "building", "ready"

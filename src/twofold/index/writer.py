@@ -41,21 +41,21 @@ def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, sho
         raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
     if stored not in STORED:
         raise TwofoldError(f"stored: there is no {stored!r}; give {' or '.join(STORED)}")
-    source = source_of(texts)
+    source, fingerprint = source_of(texts), model.fingerprint()
+    total = survey(texts, 0)  # first: what cannot be kept leaves nothing behind
     if not os.path.exists(folder / FILE):
-        survey(texts, 0)  # what cannot be kept leaves nothing behind
         if os.path.exists(folder) and (not folder.is_dir() or any(one.name[0] != "." for one in folder.iterdir())):
             raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
-        about = {"model": name, "fingerprint": model.fingerprint(), "stored": stored, "source": source}
+        about = {"model": name, "fingerprint": fingerprint, "stored": stored, "source": source}
         Book.create(folder, {**about, "state": BUILDING, "next_key": "1"})
     writer = Writer(folder, model)
-    writer.book.check_model(model.fingerprint(), name)
+    writer.book.check_model(fingerprint, name)
     if writer.book.about("state") == READY:
         raise TwofoldError(f"{folder}: there is an index already; change it with `twofold index add`, or remove it")
     if (writer.book.about("source"), writer.book.about("stored")) != (source, stored):
         raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
     with writer.alone():
-        writer.write(texts, 0, survey(texts, 0), show)
+        writer.write(texts, 0, total, show)
         writer.join_all()
         with writer.book.changing():
             writer.book.set_about("state", READY)
