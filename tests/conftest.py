@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from twofold.config import DecoderPart, EncoderPart, structure
 from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
+from twofold.data.views import PictureSettings
 from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.model.config import MaskSettings
 
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"embedding": 8, "width": 12},
@@ -31,10 +35,29 @@ SMALL: dict[str, dict[str, Any]] = {
             "max_position_embeddings": 64,
         }
     },
+    "convnet": {"widths": [8, 12, 16], "blocks": 1},
+    "vit": {"width": 16, "layers": 2, "heads": 2, "patch": 4},
     "poly": {"codes": 3},
     "cross": {"reduction": "mean"},
 }
 """Settings that make each kind of part small; an unknown one is tested with its own defaults."""
+ELSEWHERE = {"timm": "needs a package and larger pictures: tests/encoders/test_timm.py"}
+"""Parts that the contracts leave to tests of their own, and why."""
+
+
+def part_params(names: Sequence[str]) -> list[Any]:
+    """Kinds of parts to test with; one that is tested elsewhere is skipped, saying so."""
+    return [pytest.param(name, id=name, marks=skipped_here(name)) for name in names]
+
+
+def skipped_here(kind: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.skip(reason=ELSEWHERE[kind])] if kind in ELSEWHERE else []
+
+
+CLASSES = ("ground", "sky", "tree")
+"""What the masks of small pictures show."""
+VOID = 9
+"""The number of their pixels that do not count."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +93,32 @@ def small_model(
     limits: dict[str, Any] = {"max_source": 30, "max_target": 30}
     config = ModelConfig(encoder=reads, decoders=slots, source="source", **{**limits, **settings})
     return Model(config, dict.fromkeys(["source", *slots], tokenizer))
+
+
+def small_picture_model(
+    tokenizer: TextTokenizer, reads: EncoderPart, *writes: DecoderPart, seed: int = 0, **settings: Any
+) -> Model:
+    """The same of pictures: texts are written after the column `captions`, masks after `mask`."""
+    torch.manual_seed(seed)
+    columns = {"text": "captions", "mask": "mask"}
+    slots = {
+        f"main{number or ''}": DecoderSlot(part, columns.get(part.writes, "none")) for number, part in enumerate(writes)
+    }
+    known: dict[str, Any] = {"picture": PictureSettings(), "mask": MaskSettings(CLASSES, ignore=VOID)}
+    config = ModelConfig(
+        encoder=reads, decoders=slots, source="image", max_source=30, max_target=30, **{**known, **settings}
+    )
+    return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
+
+
+def some_picture(height: int = 10, width: int = 13, seed: int = 0) -> NDArray[np.uint8]:
+    """(height, width, 3) of random colours."""
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def some_mask(height: int = 10, width: int = 13, seed: int = 0) -> NDArray[np.uint8]:
+    """(height, width) of random classes, some of which do not count."""
+    return np.random.default_rng([seed, 1]).choice(np.array([0, 1, 2, VOID], np.uint8), (height, width))
 
 
 def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -46,7 +46,7 @@ def mistakes(content: dict[str, Any]) -> list[str]:
         ({"encoder": {"kind": "rmn"}}, "recipe.encoder: there is no encoder 'rmn'; did you mean 'rnn'?"),
         ({"decoder": {"kind": "zzz"}}, "recipe.decoder: there is no decoder 'zzz'; known are attention_rnn, bi, "),
         ({"decoder": {"kind": "no part"}}, "recipe.decoder: 'no part' is not the name of a part; known are "),
-        ({"encoder": "rnn"}, "recipe.encoder: needs a `kind`; known are pretrained, rnn, "),
+        ({"encoder": "rnn"}, "recipe.encoder: needs a `kind`; known are convnet, pretrained, rnn, "),
         ({"encoder": {"kind": "no_such.part"}}, "recipe.encoder: the encoder 'no_such.part' cannot be imported"),
         ({"encoder": {"kind": "json.decoder"}}, "recipe.encoder: the module json.decoder has no `Config` class"),
         ({"encoder": {"layers": 2.5}}, "recipe.encoder.layers: 2.5 is not a whole number"),
@@ -213,6 +213,9 @@ def test_a_recipe_comes_back_from_plain_values(kind: str) -> None:
     content = recipe(decoder={"kind": kind}) | {"decoder": {"kind": kind}}
     if issubclass(part_config("decoders", kind), RankingPart):
         content = {"data": {"train": "rows.jsonl"}, "encoder": {"kind": "transformer"}, "decoder": {"kind": kind}}
+    if kind == "unet":
+        data = {"train": "street", "classes": ["road", "sky"], "picture": {"size": [20, 30]}}
+        content = {"data": data, "encoder": {"kind": "convnet"}, "decoder": {"kind": kind}}
     one = Recipe.of(content)
     assert Recipe.of(one.plain()) == one
     assert Recipe.of(parse_yaml(to_yaml(one.plain()), "here")) == one

@@ -8,14 +8,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.conftest import decoder, encoder, small_model
-from twofold.config import DecoderPart, EncoderPart, RankingPart, Role, kinds, part_config
+from tests.conftest import decoder, encoder, skipped_here, small_model
+from twofold.config import DecoderPart, EncoderPart, Role, kinds, part_config
 from twofold.data.tokenizer import TextTokenizer
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
@@ -42,6 +42,19 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"architecture": {"model_type": "distilbert", "dim": 8, "n_layers": 1, "n_heads": 2, "vocab_size": 100}},
         ],
         "text_convnet": [{"orders": [1, 4]}],
+        "convnet": [
+            {"norm": "group", "stem": 1, "activation": "gelu"},
+            {"stem": 4, "blocks": 2, "widths": [8]},
+            {"widths": [4, 8, 8, 12], "activation": "silu"},
+        ],
+        "vit": [
+            {"stem": "convolutions", "positions": "learned", "norm": "batch"},
+            {"positions": "none", "norm_place": "post", "patch": 3},
+            {"prefix": True},
+            {"prefix": True, "stem": "convolutions", "patch": 2, "norm": "batch"},
+            {"prefix": True, "positions": "learned", "norm_place": "post", "grid": 3},
+            {"prefix": True, "positions": "none"},
+        ],
     },
     "decoders": {
         "rnn": [{"cell": "lstm", "layers": 2, "tied": False}],
@@ -61,6 +74,11 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"attention": "multihead", "heads": 2, "normalise": "none", "reduction": "attention"},
         ],
         "cross": [{"reduction": "first"}, {"reduction": "attention"}, {"reduction": "summary"}],
+        "unet": [
+            {"skips": False, "norm": "group", "convolutions": 1},
+            {"focal": 0.5, "dice": 2.0, "class_weights": [1.0, 0.5, 2.0], "activation": "gelu"},
+            {"cross_entropy": 0.0, "dice": 1.0, "norm": "group", "activation": "silu"},
+        ],
     },
 }
 """Settings under which a kind is tested besides its own defaults."""
@@ -72,18 +90,22 @@ def still(part: T) -> T:
     return without
 
 
-def every(role: Role, make: Callable[..., Any], ranking: bool = False) -> list[Any]:
+def kinds_of(role: Role, what: str) -> list[str]:
+    """The kinds of encoders that read this, or of decoders that write it."""
+    side = "reads" if role == "encoders" else "writes"
+    return [kind for kind in kinds(role) if getattr(part_config(role, kind), side) == what]
+
+
+def every(role: Role, make: Callable[..., Any], what: str = "text") -> list[Any]:
     """Each kind of part without dropout, once with its defaults and once with each of its further settings."""
     cases = []
-    for kind in kinds(role):
-        if issubclass(part_config(role, kind), RankingPart) != ranking:
-            continue
+    for kind in kinds_of(role, what):
         for settings in ({}, *FURTHER[role].get(kind, [])):
             said = {
                 key: value.get("model_type") if isinstance(value, dict) else value for key, value in settings.items()
             }
             name = "-".join([kind, *(f"{key}={value}" for key, value in said.items())])
-            cases.append(pytest.param(still(make(kind, **settings)), id=name))
+            cases.append(pytest.param(still(make(kind, **settings)), id=name, marks=skipped_here(kind)))
     return cases
 
 
@@ -108,7 +130,7 @@ def widened(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 def fitting(writes: DecoderPart) -> EncoderPart:
     """The first encoder that gives what the decoder needs."""
     needs = cast(DecoderConfig, writes).needs()
-    choices = [encoder(kind) for kind in kinds("encoders")]
+    choices = [encoder(kind) for kind in kinds_of("encoders", "text")]
     return still(next(part for part in choices if needs <= cast(EncoderConfig, part).spec().gives()))
 
 
@@ -116,9 +138,10 @@ def gives(reads: EncoderPart) -> frozenset[str]:
     return cast(EncoderConfig, reads).spec().gives()
 
 
-def tensors(reads: EncoderPart) -> list[str]:
-    """The fields that hold a tensor."""
-    return sorted(gives(reads) - {"finish"})
+def tensors(reads: EncoderPart) -> list[Literal["states", "summary"]]:
+    """The fields that hold one tensor."""
+    names: tuple[Literal["states", "summary"], ...] = ("states", "summary")
+    return [name for name in names if name in gives(reads)]
 
 
 @each_encoder

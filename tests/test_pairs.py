@@ -10,18 +10,23 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tests.conftest import decoder, encoder, small_model
+from tests.conftest import decoder, encoder, part_params, small_model, small_picture_model, some_mask, some_picture
 from tests.rankers import PAIRS, batch_of, small_ranker
 from twofold.config import DecoderPart, EncoderPart, RankingPart, kinds, structure, unstructure
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import DecoderSlot, Model, ModelConfig, Ranker, RankerConfig
+from twofold.recipe import Recipe
 from twofold.types import DecoderConfig, EncoderConfig
 
 EXAMPLES = [
     {"source": "one hundred and two", "target": "102"},
     {"source": "seven", "target": "7"},
     {"source": "삼백", "target": "300"},
+]
+SHOWN = [
+    {"image": some_picture(seed=number), "captions": captions, "mask": some_mask(seed=number)}
+    for number, captions in enumerate([["102", "one hundred"], ["7"], ["300"]])
 ]
 RANKED = [{**pair, "negatives": ["nine one"]} for pair in PAIRS]
 """What is wrong is wrong everywhere, which even a part that sees no order can learn."""
@@ -94,7 +99,11 @@ def forget_own_parts() -> None:
 
 def falls(model: Model | Ranker) -> bool:
     """Whether a few steps of an optimiser on one batch make its loss smaller."""
-    batch: Any = model.batch(EXAMPLES) if isinstance(model, Model) else batch_of(model, RANKED, drawn=1)
+    batch: Any
+    if isinstance(model, Model):
+        batch = model.batch(SHOWN if model.config.picture else EXAMPLES)
+    else:
+        batch = batch_of(model, RANKED, drawn=1)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     first = model.eval().loss(batch).item()
     assert torch.isfinite(torch.tensor(first))
@@ -109,18 +118,62 @@ def falls(model: Model | Ranker) -> bool:
 
 def small_pair(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart) -> Model | Ranker:
     """A ranking decoder makes a ranker."""
-    return (small_ranker if isinstance(writes, RankingPart) else small_model)(tokenizer, reads, writes)
+    if isinstance(writes, RankingPart):
+        return small_ranker(tokenizer, reads, writes)
+    return (small_picture_model if reads.reads == "picture" else small_model)(tokenizer, reads, writes)
 
 
-@pytest.mark.parametrize("reads", kinds("encoders"))
+@pytest.mark.parametrize("reads", part_params(kinds("encoders")))
 @pytest.mark.parametrize("writes", kinds("decoders"))
 def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     source, target = encoder(reads), decoder(writes)
-    if cast(DecoderConfig, target).needs() <= cast(EncoderConfig, source).spec().gives():
+    wrong = f"the decoder '{writes}' needs .* the encoder '{reads}' gives"
+    fits = cast(DecoderConfig, target).needs() <= cast(EncoderConfig, source).spec().gives()
+    if source.reads == "picture" and target.writes == "order":
+        fits, wrong = False, f"the encoder '{reads}' reads pictures, and rankers read texts"
+    if fits:
         assert falls(small_pair(tokenizer, source, target))
     else:
-        with pytest.raises(TwofoldError, match=f"the decoder '{writes}' needs .* the encoder '{reads}' gives"):
+        with pytest.raises(TwofoldError, match=wrong):
             small_pair(tokenizer, source, target)
+
+
+@pytest.mark.parametrize("reads", [kind for kind in kinds("encoders") if kind not in ("convnet", "timm")])
+def test_masks_need_maps_and_who_gives_them_is_said(tokenizer: TextTokenizer, reads: str) -> None:
+    with pytest.raises(
+        TwofoldError, match=f"'unet' needs maps, .* '{reads}' gives .*; these would do: convnet and timm$"
+    ):
+        small_pair(tokenizer, encoder(reads), decoder("unet"))
+
+
+@pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
+@pytest.mark.parametrize("reads", ["convnet", "vit"])
+def test_a_model_of_pictures_does_not_rank(tokenizer: TextTokenizer, reads: str, ranks: str) -> None:
+    with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' ranks, and must be a recipe's only"):
+        small_picture_model(tokenizer, encoder(reads), decoder(ranks))
+    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads pictures, and rankers read texts"):
+        Recipe.of({"data": {"train": "none"}, "encoder": {"kind": reads}, "decoder": {"kind": ranks}})
+
+
+@pytest.mark.parametrize("reads", ["convnet", "vit"])
+def test_an_encoder_of_pictures_reads_no_text(tokenizer: TextTokenizer, reads: str) -> None:
+    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads pictures, and no text"):
+        small_model(tokenizer, encoder(reads), decoder("attention_rnn"))
+
+
+@pytest.mark.parametrize("writes", [["unet", "attention_rnn", "rnn"], ["transformer", "unet"]])
+def test_one_encoder_tells_several_decoders_what_a_picture_shows(tokenizer: TextTokenizer, writes: list[str]) -> None:
+    model = small_picture_model(tokenizer, encoder("convnet"), *map(decoder, writes))
+    assert falls(model)
+    named = dict(zip(model.decoders, writes, strict=True))
+    outputs = {kind: model.predict([SHOWN[0]["image"]], decoder=name)[0].output for name, kind in named.items()}
+    assert outputs.pop("unet").pixels.shape == (10, 13)
+    assert all(isinstance(text, str) for text in outputs.values())
+
+
+def test_masks_whose_classes_have_no_names_are_refused(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(TwofoldError, match=r"the decoder 'unet' paints masks; name their classes: data\.classes"):
+        small_picture_model(tokenizer, encoder("convnet"), decoder("unet"), mask=None)
 
 
 @pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])

@@ -1,4 +1,4 @@
-"""The picture of attention shows every character, or says which ones no font has."""
+"""The picture of attention shows every character, or says which ones no font has; masks are drawn and written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from tests.conftest import decoder, encoder, small_model
+from tests.conftest import decoder, encoder, small_model, small_picture_model, some_mask, some_picture
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.generate.options import GenerateOptions
 from twofold.model.model import Looked
-from twofold.plot import draw_attention, fonts_for
+from twofold.plot import draw, draw_attention, draw_glances, draw_mask, fonts_for, write_masks
+from twofold.types import Mask, Prediction
 
 PRIVATE, UNASSIGNED = "\U000f0123", "\u0378"
 
@@ -116,3 +119,87 @@ def test_a_decoder_that_sees_one_vector_has_no_attention_to_show(tokenizer: Text
     model = small_model(tokenizer, encoder("rnn"), decoder("rnn"))
     with pytest.raises(TwofoldError, match="the decoder 'rnn' has no attention to show"):
         model.attention("two hundred", "200")
+
+
+def glances(written: list[str], grid: tuple[int, int] = (3, 4)) -> Looked:
+    weights = np.random.default_rng(1).dirichlet(np.ones(grid[0] * grid[1]), len(written))
+    return Looked([], written, weights.astype(np.float32).reshape(-1, *grid))
+
+
+SIZES = [(1, 1), (1, 300), (300, 1), (12, 16), (31, 9)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_mask_is_drawn_over_a_picture_of_any_shape(tmp_path: Path, size: tuple[int, int]) -> None:
+    image = Image.fromarray(some_picture(*size))
+    draw_mask(image, Mask(some_mask(*size) % 3, ("ground", "sky", "나무")), tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as drawn:
+        assert max(drawn.size) < 10_000
+        assert len(np.unique(np.asarray(drawn.convert("RGB")).reshape(-1, 3), axis=0)) > 3
+
+
+def test_the_classes_that_a_mask_shows_are_named_beside_it(tmp_path: Path) -> None:
+    mask = Mask(np.array([[0, 2], [2, 3]], np.uint8), ("ground", "sky", "나무", "$\\frac$"))
+    draw_mask(Image.fromarray(some_picture(2, 2)), mask, tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "<!-- 나무 -->" in drawn
+    assert "<!-- ground -->" in drawn
+    assert "<!-- $\\frac$ -->" in drawn
+    assert "<!-- sky -->" not in drawn
+
+
+@pytest.mark.parametrize("count", [1, 20, 21, 200])
+def test_any_number_of_classes_can_be_drawn(tmp_path: Path, count: int) -> None:
+    pixels = (np.arange(240).reshape(12, 20) % count).astype(np.uint8)
+    draw_mask(Image.fromarray(some_picture(12, 20)), Mask(pixels, tuple(map(str, range(count)))), tmp_path / "a.png")
+    assert os.listdir(tmp_path) == ["a.png"]
+
+
+@pytest.mark.parametrize(("size", "words"), [*((size, 3) for size in SIZES), ((12, 16), 1), ((12, 16), 13)])
+def test_the_picture_is_drawn_once_for_each_word(tmp_path: Path, size: tuple[int, int], words: int) -> None:
+    written = [*(f"▁w{number}" for number in range(words - 1)), "</s>"]
+    draw_glances(Image.fromarray(some_picture(*size)), glances(written), tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {piece} -->" in drawn for piece in [*written[:-1], "&lt;/s&gt;"])
+    assert drawn.count("<image ") == words
+
+
+@pytest.mark.parametrize("kind", ["unet", "attention_rnn", "transformer"])
+def test_whatever_a_model_made_of_a_picture_is_drawn(tmp_path: Path, tokenizer: TextTokenizer, kind: str) -> None:
+    model = small_picture_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
+    for given in (some_picture(), Image.fromarray(some_picture())):
+        (prediction,) = model.predict([given], GenerateOptions(max_length=5))
+        draw(model, prediction, tmp_path / "a.png")
+        assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_decoder_without_attention_has_nothing_to_draw(tmp_path: Path, tokenizer: TextTokenizer) -> None:
+    model = small_picture_model(tokenizer, encoder("convnet"), decoder("rnn")).eval()
+    (prediction,) = model.predict([some_picture()], GenerateOptions(max_length=5))
+    with pytest.raises(TwofoldError, match="the decoder 'rnn' has no attention to show"):
+        draw(model, prediction, tmp_path / "a.png")
+    assert os.listdir(tmp_path) == []
+
+
+def test_masks_are_written_as_numbers_under_the_names_of_their_pictures(tmp_path: Path) -> None:
+    masks = [Mask(some_mask(seed=seed) % 3, ("a", "b", "c")) for seed in range(2)]
+    given = ["x/one.jpg", Path("two.tar.webp")]
+    write_masks([Prediction(name, mask, 0.0) for name, mask in zip(given, masks, strict=True)], tmp_path / "new")
+    assert sorted(os.listdir(tmp_path / "new")) == ["one.png", "two.tar.png"]
+    for name, mask in zip(("one.png", "two.tar.png"), masks, strict=True):
+        with Image.open(tmp_path / "new" / name) as written:
+            assert (np.asarray(written) == mask.pixels).all()
+
+
+def test_masks_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
+    mask = Mask(some_mask() % 3, ("a", "b", "c"))
+    for predictions, said in (
+        ([Prediction("a.png", "a text", 0.0)], "writes text and paints no masks"),
+        ([Prediction("x/a.png", mask, 0.0), Prediction("y/a.jpg", mask, 0.0)], "two pictures are called a"),
+        ([Prediction(tmp_path / "a.png", mask, 0.0)], "is the picture itself"),
+    ):
+        with pytest.raises(TwofoldError, match=said):
+            write_masks(predictions, tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(TwofoldError, match="could not be written"):
+        write_masks([Prediction("b.png", mask, 0.0)], tmp_path / "file")

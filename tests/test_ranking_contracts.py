@@ -10,8 +10,8 @@ import torch
 
 from tests.conftest import decoder, encoder
 from tests.rankers import GIVEN, PAIRS, batch_of, gradients, small_ranker
-from tests.test_contracts import SYMBOLS, every, gives, still, widened
-from twofold.config import DecoderPart, EncoderPart, kinds
+from tests.test_contracts import SYMBOLS, every, gives, kinds_of, still, widened
+from twofold.config import DecoderPart, EncoderPart
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.cross import Config as CrossConfig
 from twofold.errors import TwofoldError
@@ -19,15 +19,16 @@ from twofold.model import Ranker
 from twofold.model.ranking import Pieces
 from twofold.types import Batch, DecoderConfig
 
+TEXT_ENCODERS = kinds_of("encoders", "text")
 CAUSAL = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, **SYMBOLS}
 ENCODERS: dict[str, EncoderPart] = {
-    **{kind: still(encoder(kind)) for kind in kinds("encoders")},
+    **{kind: still(encoder(kind)) for kind in TEXT_ENCODERS},
     "rnn-causal": still(encoder("rnn", bidirectional=False)),
     "transformer-causal": still(encoder("transformer", causal=True)),
     "pretrained-causal": still(encoder("pretrained", architecture=CAUSAL)),
 }
 each_encoder = pytest.mark.parametrize("reads", ENCODERS.values(), ids=ENCODERS)
-each_ranker = pytest.mark.parametrize("ranks", every("decoders", decoder, ranking=True))
+each_ranker = pytest.mark.parametrize("ranks", every("decoders", decoder, "order"))
 each_ranker_of_two_towers = pytest.mark.parametrize("ranks", [decoder("bi"), decoder("poly")], ids=["bi", "poly"])
 CONTEXTS = [pair["context"] for pair in PAIRS]
 RESPONSES = [str(pair["response"]) for pair in PAIRS]
@@ -117,7 +118,7 @@ def check_gradients(ranker: Ranker) -> None:
     assert all(value.isfinite().all() for value in found.values())
 
 
-@pytest.mark.parametrize("kind", kinds("encoders"))
+@pytest.mark.parametrize("kind", TEXT_ENCODERS)
 @each_ranker
 def test_a_saved_and_loaded_ranker_gives_the_same_scores(
     tokenizer: TextTokenizer, kind: str, ranks: DecoderPart, tmp_path: Path
@@ -125,7 +126,7 @@ def test_a_saved_and_loaded_ranker_gives_the_same_scores(
     check_saving(ranker_of(tokenizer, ENCODERS[kind], ranks), tmp_path / "saved")
 
 
-@pytest.mark.parametrize("kind", kinds("encoders"))
+@pytest.mark.parametrize("kind", TEXT_ENCODERS)
 @each_ranker_of_two_towers
 def test_two_saved_and_loaded_towers_give_the_same_scores(
     tokenizer: TextTokenizer, kind: str, ranks: DecoderPart, tmp_path: Path
@@ -142,7 +143,7 @@ def check_saving(ranker: Ranker, folder: Path) -> None:
     assert [(hit.id, hit.score) for hit in best] == [(hit.id, hit.score) for hit in expected]
 
 
-@pytest.mark.parametrize("kind", kinds("encoders"))
+@pytest.mark.parametrize("kind", TEXT_ENCODERS)
 def test_a_cross_encoder_as_it_comes_sees_the_candidate_after_a_long_context(
     tokenizer: TextTokenizer, kind: str
 ) -> None:
@@ -153,7 +154,7 @@ def test_a_cross_encoder_as_it_comes_sees_the_candidate_after_a_long_context(
     check_gradients(ranker)
 
 
-@pytest.mark.parametrize("kind", kinds("encoders"))
+@pytest.mark.parametrize("kind", TEXT_ENCODERS)
 def test_a_tower_of_the_candidates_own_begins_with_the_same_weights(tokenizer: TextTokenizer, kind: str) -> None:
     one = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"))
     two = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"), separate=True)

@@ -41,15 +41,18 @@ def evaluate(
     options: GenerateOptions | None = None,
     decoder: str | None = None,
     progress: Progress | None = None,
+    pictures: str | None = None,
     **ranking: int,
 ) -> Report:
     """Judge a model by a file, or by examples that map column names to texts.
 
+    pictures: the folder or zip archive of the pictures that a table names; the table's own folder unless given
     For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
     """
     judged: Model | Ranker = load(model) if isinstance(model, (str, Path)) else model
     if isinstance(data, (str, Path, Mapping)):
-        rows = list(read_rows(str(data) if isinstance(data, Path) else data))
+        where = str(data) if isinstance(data, Path) else data
+        rows = list(judged.read(where, pictures) if isinstance(judged, Model) else read_rows(where))
     else:
         rows = [Row(f"example {number}", values) for number, values in enumerate(data, start=1)]
     return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)

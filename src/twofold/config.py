@@ -30,6 +30,9 @@ class Part:
 class EncoderPart(Part):
     """Base of every encoder's `Config`."""
 
+    reads: ClassVar[Literal["text", "picture"]] = "text"
+    """The type of its input."""
+
     def gives(self) -> frozenset[str]:
         """The fields of `Hidden` that it can fill, known without loading anything."""
         spec: Any = self.spec()  # type: ignore[attr-defined]
@@ -52,11 +55,15 @@ class EncoderPart(Part):
 class DecoderPart(Part):
     """Base of every decoder's `Config`."""
 
+    writes: ClassVar[Literal["text", "order", "mask"]] = "text"
+    """The type of its output: a text, an order of candidates, or a class for each pixel."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RankingPart(DecoderPart):
     """Base of every ranking decoder's `Config`."""
 
+    writes: ClassVar[Literal["text", "order", "mask"]] = "order"
     joined: ClassVar[bool] = False
     """Whether a context and a candidate are read as one text."""
 

@@ -1,23 +1,124 @@
-"""Draws where a decoder looked at the source, in fonts that have every character shown."""
+"""Draws where a decoder looked at its source and what it painted, in fonts that have every character shown."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL.Image import Image
+
 from twofold import storage
+from twofold.data.pictures import as_picture
 from twofold.errors import TwofoldError
+from twofold.model import Model
 from twofold.model.model import Looked
+from twofold.types import Mask, Prediction
 
 DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")
 
 
+def draw(model: Model, prediction: Prediction, path: Path, decoder: str | None = None) -> None:
+    """Draw where the decoder looked as it wrote, or the mask that it painted over its picture."""
+    if isinstance(prediction.output, Mask):
+        draw_mask(_picture(prediction.input), prediction.output, path)
+        return
+    looked = model.attention(prediction.input, prediction.output, decoder)
+    if looked.weights.ndim == 3:
+        draw_glances(_picture(prediction.input), looked, path)
+    else:
+        draw_attention(looked, path)
+
+
 def draw_attention(looked: Looked, path: Path) -> None:
-    """Write the picture to `path`; its ending says the format."""
+    """Which pieces of a text were looked at as each piece was written."""
+    source, written = looked.source, looked.written
+    with _figure(path, [*source, *written], (1.5 + 0.45 * len(source), 1.5 + 0.35 * len(written))) as canvas:
+        axes = canvas.figure.subplots()
+        axes.imshow(looked.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+        axes.xaxis.tick_top()
+        axes.set_xticks(range(len(source)), canvas.shown(source), rotation=90)
+        axes.set_yticks(range(len(written)), canvas.shown(written))
+
+
+def draw_glances(image: Image, looked: Looked, path: Path) -> None:
+    """The picture once for each piece that was written, bright where it was looked at."""
+    columns = min(6, len(looked.written))
+    lines = -(-len(looked.written) // columns)
+    high = 2.0 * _shape(image) + 0.35
+    with _figure(path, looked.written, (2.0 * columns, high * lines)) as canvas:
+        axes = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
+        for one in axes:
+            one.axis("off")
+        for one, piece, weights in zip(axes, canvas.shown(looked.written), looked.weights, strict=False):
+            one.set_title(piece, fontsize=9)
+            extent = (0, image.width, image.height, 0)
+            one.imshow(image, extent=extent)
+            strength = weights / max(weights.max(), 1e-9)
+            one.imshow(strength, cmap="inferno", alpha=0.6, extent=extent, interpolation="bilinear", vmin=0, vmax=1)
+
+
+def draw_mask(image: Image, mask: Mask, path: Path) -> None:
+    """The picture, and the mask over it with the names of its classes."""
+    names = list(mask.shares())
+    wide = 8.0
+    with _figure(path, names, (wide, wide / 2 * _shape(image) + 0.3 + 0.2 * -(-len(names) // 6))) as canvas:
+        from matplotlib import colormaps
+        from matplotlib.patches import Patch
+
+        count = len(mask.names)
+        hues = colormaps["tab20"](range(count)) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
+        first, second = canvas.figure.subplots(1, 2)
+        first.imshow(image)
+        second.imshow(image)
+        second.imshow(hues[mask.pixels], alpha=0.6)
+        for axes in (first, second):
+            axes.axis("off")
+        patches = [Patch(color=hues[mask.names.index(name)]) for name in names]
+        canvas.figure.legend(patches, canvas.shown(names), loc="outside lower center", ncols=6, fontsize=8)
+
+
+def write_masks(predictions: Sequence[Prediction], folder: Path) -> None:
+    """Each mask as a .png of class numbers from 0, under the name of its picture."""
+    from PIL import Image as Pillow
+
+    taken: set[str] = set()
+    for prediction in predictions:
+        if not isinstance(prediction.output, Mask):
+            raise TwofoldError("--masks: this model writes text and paints no masks")
+        name = f"{Path(str(prediction.input)).stem}.png"
+        if name in taken:
+            raise TwofoldError(f"--masks: two pictures are called {Path(name).stem}; give them apart")
+        if (folder / name).resolve() == Path(str(prediction.input)).resolve():
+            raise TwofoldError(f"--masks: {folder / name} is the picture itself; give another folder")
+        taken.add(name)
+        content = io.BytesIO()
+        Pillow.fromarray(prediction.output.pixels).save(content, "png")
+        storage.write_bytes(folder / name, content.getvalue())
+
+
+@dataclass(frozen=True)
+class _Canvas:
+    figure: Any
+    missing: set[str]
+
+    def shown(self, texts: Sequence[str]) -> list[str]:
+        return ["".join("?" if letter in self.missing else letter for letter in text) for text in texts]
+
+
+@contextlib.contextmanager
+def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iterator[_Canvas]:
+    """A figure in fonts that have every letter of the texts, written to `path` in the end; its ending says the format.
+
+    It is written aside and renamed.
+    """
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -25,24 +126,16 @@ def draw_attention(looked: Looked, path: Path) -> None:
         raise TwofoldError("--plot needs `pip install twofold[plot]`") from None
     if path.suffix.lower() not in FORMATS:
         raise TwofoldError(f"{path}: a picture ends in one of {', '.join(FORMATS)}")
-    families, missing = fonts_for("".join(looked.source + looked.written))
+    families, missing = fonts_for("".join(texts))
     if missing:
         warnings.warn(
             f"no font here has {' '.join(sorted(missing)[:10])}: shown as ?; `pip install twofold[plot]` brings one "
             "for Korean, or install a font of your language",
-            stacklevel=2,
+            stacklevel=4,
         )
-    source, written = (
-        ["".join("?" if letter in missing else letter for letter in piece) for piece in pieces]
-        for pieces in (looked.source, looked.written)
-    )
-    with matplotlib.rc_context({"font.family": families}):
-        figure = Figure(figsize=(1.5 + 0.45 * len(source), 1.5 + 0.35 * len(written)), layout="constrained")
-        axes = figure.subplots()
-        axes.imshow(looked.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-        axes.xaxis.tick_top()
-        axes.set_xticks(range(len(source)), source, rotation=90)
-        axes.set_yticks(range(len(written)), written)
+    with matplotlib.rc_context({"font.family": families, "text.parse_math": False}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield _Canvas(figure, missing)
         aside = path.with_name(f".{path.stem}.new{path.suffix}")
         with storage.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +144,15 @@ def draw_attention(looked: Looked, path: Path) -> None:
                 aside.replace(path)
             finally:
                 aside.unlink(missing_ok=True)
+
+
+def _shape(image: Image) -> float:
+    """Height over width of what is drawn; a strip of pixels is drawn no longer than a figure can be."""
+    return min(max(image.height / image.width, 0.2), 5.0)
+
+
+def _picture(given: Any) -> Image:
+    return as_picture(given, "picture").image()
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:

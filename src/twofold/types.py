@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Example = Mapping[str, Any]
@@ -16,20 +18,27 @@ Example = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """What one decoder must write, padded to the longest row."""
+    """What one decoder must write: texts padded to the longest, or a class for each pixel."""
 
     tokens: Tensor
-    """(rows, positions), each row between the start and the end symbol."""
+    """(rows, positions), each row between the start and the end symbol; or (rows, height, width) of classes."""
     mask: Tensor
-    """(rows, positions), true where real."""
+    """Of the same shape, true where real."""
+    rows: Tensor | None = None
+    """(rows,): to which row of the batch each belongs, where one input has several targets."""
+
+    def to(self, device: torch.device) -> Target:
+        """The same target on another device."""
+        rows = None if self.rows is None else self.rows.to(device)
+        return Target(self.tokens.to(device), self.mask.to(device), rows)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows as tensors; every row has at least one real position."""
+    """Some rows as tensors; every row has at least one real position, or a picture."""
 
     tokens: Tensor
-    """(rows, positions) of token ids."""
+    """(rows, positions) of token ids; beside a picture, the text that is read with it, which may have no position."""
     mask: Tensor
     """(rows, positions), true where real."""
     targets: Mapping[str, Target] = field(default_factory=dict)
@@ -38,19 +47,24 @@ class Batch:
     """How much of the training is done, from 0 to 1, for schedules inside a part."""
     segments: Tensor | None = None
     """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
+    pixels: Tensor | None = None
+    """(rows, 3, height, width), all pictures of one size, normalised."""
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
-        targets = {
-            name: Target(target.tokens.to(device), target.mask.to(device)) for name, target in self.targets.items()
-        }
-        segments = None if self.segments is None else self.segments.to(device)
-        return dataclasses.replace(
-            self, tokens=self.tokens.to(device), mask=self.mask.to(device), segments=segments, targets=targets
-        )
+        found = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "pixels")}
+        moved = {name: value.to(device) for name, value in found.items() if value is not None}
+        targets = {name: target.to(device) for name, target in self.targets.items()}
+        return dataclasses.replace(self, targets=targets, **moved)
+
+    def picture(self) -> Tensor:
+        """The pixels, which a picture's encoder needs."""
+        if self.pixels is None:
+            raise ValueError("this batch holds no pictures")
+        return self.pixels
 
 
 @dataclass(frozen=True)
@@ -65,13 +79,25 @@ class Hidden:
     """(rows, width)"""
     finish: Callable[[Tensor], Tensor] | None = None
     """What a mean of states must still pass through to be a summary; nothing where there is none."""
+    maps: tuple[Tensor, ...] | None = None
+    """(rows, channels, height, width) each, from fine to coarse, each half as high and wide as the one before."""
+    size: tuple[int, int] | None = None
+    """Height and width of the pictures that were read."""
+    grid: tuple[int, int] | None = None
+    """Rows and columns of the positions that show a picture; they come first among all positions."""
 
-    def need(self, name: str) -> Tensor:
+    def need(self, name: Literal["states", "summary"]) -> Tensor:
         """The field called `name`, which the model has checked to be there."""
         value: Tensor | None = getattr(self, name)
         if value is None:
             raise ValueError(f"this Hidden has no {name}: its encoder was built without it")
         return value
+
+    def pyramid(self) -> tuple[Tensor, ...]:
+        """The maps, which the model has checked to be there."""
+        if self.maps is None:
+            raise ValueError("this Hidden has no maps: its encoder was built without them")
+        return self.maps
 
     def select(self, rows: Tensor) -> Hidden:
         """The given rows, in the given order."""
@@ -79,6 +105,9 @@ class Hidden:
             mask=self.mask.index_select(0, rows),
             states=None if self.states is None else self.states.index_select(0, rows),
             summary=None if self.summary is None else self.summary.index_select(0, rows),
+            maps=None if self.maps is None else tuple(one.index_select(0, rows) for one in self.maps),
+            size=self.size,
+            grid=self.grid,
             finish=self.finish,
         )
 
@@ -89,20 +118,30 @@ class HiddenSpec:
 
     states: int | None = None
     summary: int | None = None
+    maps: tuple[int, ...] | None = None
+    """The channels of each map, from fine to coarse."""
+    stride: int = 1
+    """How many pixels high and wide a place of the finest map is: 1, 2, 4, ..."""
     causal: bool = False
     """Whether position t has seen only what stands before it, so that the last real one knows most."""
 
     def gives(self) -> frozenset[str]:
         """The names of the fields of `Hidden` that can be filled; `finish` is nothing to most encoders."""
-        found = frozenset(name for name in ("states", "summary") if getattr(self, name) is not None)
+        found = frozenset(name for name in ("states", "summary", "maps") if getattr(self, name) is not None)
         return found | {"finish"} if "states" in found else found
 
-    def width(self, name: str) -> int:
+    def width(self, name: Literal["states", "summary"]) -> int:
         """The width of the field called `name`."""
         value: int | None = getattr(self, name)
         if value is None:
             raise ValueError(f"this encoder gives no {name}")
         return value
+
+    def channels(self) -> tuple[int, ...]:
+        """Those of each map."""
+        if self.maps is None:
+            raise ValueError("this encoder gives no maps")
+        return self.maps
 
 
 @dataclass(frozen=True)
@@ -116,6 +155,21 @@ class Vocabulary:
     unknown: int
     start: int
     end: int
+
+    @classmethod
+    def none(cls) -> Vocabulary:
+        """That of an encoder that reads no text."""
+        return cls(size=0, limit=0, pad=0, unknown=0, start=0, end=0)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What a part must know about the classes it tells apart."""
+
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 @dataclass(frozen=True)
@@ -144,14 +198,41 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Painted:
+    """What a decoder made of one picture: a class for each pixel."""
+
+    pixels: NDArray[np.uint8]
+    """(height, width) of class numbers, in the size in which the picture was read."""
+    score: float
+    """The mean log-probability of the chosen classes."""
+
+
+@dataclass(frozen=True)
 class Prediction:
     """One input and what the model made of it."""
 
     input: Any
-    output: str
+    output: Any
+    """A text, or a `Mask`."""
     score: float
     alternatives: tuple[tuple[str, float], ...] = ()
     """Further outputs with their scores, best first, where more than one was asked for."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A class for each pixel of a picture."""
+
+    pixels: NDArray[np.uint8]
+    """(height, width) of class numbers."""
+    names: tuple[str, ...]
+    """What the classes are called."""
+
+    def shares(self) -> dict[str, float]:
+        """For each class that occurs the share of the pixels that belong to it, largest first."""
+        counts = np.bincount(self.pixels.ravel(), minlength=len(self.names))
+        order = sorted(np.flatnonzero(counts), key=lambda number: -counts[number])
+        return {self.names[number]: float(counts[number] / self.pixels.size) for number in order}
 
 
 class Encoder(nn.Module):
@@ -181,7 +262,7 @@ class Decoder(nn.Module):
         """How badly the target is predicted: a sum over what counts, and the count."""
         raise NotImplementedError
 
-    def predict(self, hidden: Hidden, options: Any) -> list[Written]:
+    def predict(self, hidden: Hidden, options: Any) -> Sequence[Any]:
         """One result a row."""
         raise NotImplementedError
 
@@ -292,4 +373,6 @@ class DecoderConfig(Protocol):
 
     def needs(self) -> frozenset[str]: ...
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> Decoder: ...
+    def build(self, spec: HiddenSpec, output: Any, /) -> Decoder:
+        """The decoder for what an encoder gives; `output` is the `Vocabulary` or the `Classes` it writes."""
+        ...

@@ -205,7 +205,7 @@ def test_a_file_of_inputs_that_is_wrong_is_named_with_its_line(trained: Path, tm
     ("name", "content", "said"),
     [
         ("a.tsv", "source\tenglish\none\t1\n", ":2: no 'target' here; this row has source, english"),
-        ("a.txt", "one\n", ":1: no 'target' here; this row has text"),
+        ("a.txt", "one\n", ":1: no 'source' here; this row has text"),
         ("a.jsonl", '{"source": "one", "target": "1"}\n{}\n', ":2: no "),
         ("a.csv", "", ": holds no rows"),
     ],

@@ -18,9 +18,10 @@ from twofold.data import made
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate, likelihood, text
+from twofold.evaluation import evaluate, text
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
+from twofold.model import model as model_module
 
 WRITTEN = [
     "a small boat crosses the quiet lake",
@@ -107,7 +108,7 @@ def test_perplexity_does_not_depend_on_the_batches(tokenizer: TextTokenizer, mon
     model = small_model(tokenizer, encoder("transformer"), decoder("transformer"))
     expected = evaluate(model, rows(), families=["likelihood"]).metrics
     for size in (1, 7):
-        monkeypatch.setattr(likelihood, "ROWS", size)
+        monkeypatch.setattr(model_module, "LEARN_ROWS", size)
         assert evaluate(model, rows()[::-1], families=["likelihood"]).metrics == pytest.approx(expected, rel=1e-5)
 
 

@@ -23,6 +23,9 @@ from twofold.cli.options import generate_options, model_options, print_json, wri
     type=click.Choice(["auto", "ubuntu_v2", "convai2"]),
     help="Rankers: read DATA in the form in which a corpus was published.",
 )
+@click.option(
+    "--pictures", help="The folder or zip archive of the pictures that DATA names; its own folder if not given."
+)
 @writing_options
 @model_options
 def evaluate(
@@ -31,6 +34,7 @@ def evaluate(
     corpus: str | None,
     among: int,
     form: Any,
+    pictures: str | None,
     decoder: str | None,
     device: str,
     allow_code: bool,
@@ -44,6 +48,8 @@ def evaluate(
       twofold evaluate runs/translate dev.tsv.gz --beam 1 --json
       twofold evaluate runs/poly dev.jsonl.gz
       twofold evaluate default queries.jsonl --corpus corpus.jsonl
+      twofold evaluate runs/street images.zip/dev
+      twofold evaluate runs/caption dev.tsv.gz --pictures images.zip/images
     """
     from twofold import api
     from twofold.data.ranking import RankingReader
@@ -52,11 +58,11 @@ def evaluate(
     from twofold.progress import bar
 
     loaded = api.load(model, device, allow_code)
-    rows = list(RankingReader(form=form).read_as_given(data))
     if isinstance(loaded, Ranker):
-        report = _judge_ranker(loaded, rows, corpus, among)
+        report = _judge_ranker(loaded, list(RankingReader(form=form).read_as_given(data)), corpus, among)
     else:
         loaded.decoder(decoder)
+        rows = list(loaded.read(data, pictures))
         with bar("evaluating", len(rows)) as progress:
             report = judge(loaded, rows, generate_options(loaded.config.generate, given), decoder, progress=progress)
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -82,8 +83,16 @@ def generate_options(saved: Any, given: dict[str, Any]) -> Any:
 
 
 def print_json(content: Any) -> None:
-    """One JSON object on standard output."""
-    click.echo(json.dumps(content, ensure_ascii=False))
+    """One JSON object on standard output; what is no number, as the score of a class that never occurs, is null."""
+    click.echo(json.dumps(_without_nan(content), ensure_ascii=False))
+
+
+def _without_nan(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and math.isnan(content) else content
 
 
 def stages(given: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ from twofold.errors import TwofoldError
 @click.argument("inputs", nargs=-1)
 @click.option("--file", "file", help="Read inputs from this file as well: text, jsonl, tsv or csv, each also .gz.")
 @click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
+@click.option("--prefix", help="Pictures: how the caption begins, for a model that was trained to go on from there.")
+@click.option("--masks", type=click.Path(path_type=Path), help="Pictures: write the masks into this folder, as .png")
 @click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw where the model looked at the first input: .png, .svg, .pdf"
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw where the model looked at the first input, or its mask: .png, .svg, .pdf",
 )
 @writing_options
 @model_options
@@ -27,6 +32,8 @@ def predict(
     inputs: tuple[str, ...],
     file: str | None,
     stream: bool,
+    prefix: str | None,
+    masks: Path | None,
     plot: Path | None,
     decoder: str | None,
     device: str,
@@ -34,12 +41,14 @@ def predict(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show what MODEL, a folder, makes of each INPUT.
+    """Show what MODEL, a folder, makes of each INPUT: a text, or the path of a picture.
 
     \b
       twofold predict runs/translate "Ein Hund läuft." --beam 5 --n-best 3
       twofold predict runs/translate --file german.txt --json
       twofold predict runs/translate "Ein Hund läuft." --plot attention.png
+      twofold predict runs/street street.jpg --plot mask.png
+      twofold predict runs/caption dog.jpg --prefix "a brown dog" --beam 5
     """
     from twofold import api
     from twofold.model import Model
@@ -53,11 +62,13 @@ def predict(
     loaded = api.load(model, device, allow_code)
     if not isinstance(loaded, Model):
         raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
+    if loaded.config.picture is None:
+        _refuse_pictures(inputs)
     options = generate_options(loaded.config.generate, given)
     if stream:
         if given["beam"] is None:
             options = dataclasses.replace(options, beam=1, n_best=1)
-        for piece in loaded.stream(texts[0], options, decoder):
+        for piece in loaded.stream(texts[0], options, decoder, prefix):
             click.echo(piece, nl=False)
         click.echo()
         return
@@ -65,18 +76,31 @@ def predict(
         texts += _read(file, loaded.source.column)
     loaded.decoder(decoder)
     with bar("predicting", len(texts), show=len(texts) > 1) as progress:
-        predictions = loaded.predict(texts, options, decoder, progress)
-    if plot:
-        from twofold.plot import draw_attention
+        predictions = loaded.predict(texts, options, decoder, progress, prefix)
+    if masks:
+        from twofold.plot import write_masks
 
-        draw_attention(loaded.attention(texts[0], predictions[0].output, decoder), plot)
+        write_masks(predictions, masks)
+    if plot:
+        from twofold.plot import draw
+
+        draw(loaded, predictions[0], plot, decoder)
     if as_json:
         print_json({"predictions": [_plain(prediction) for prediction in predictions]})
         return
     for prediction in predictions:
-        click.echo(f"{prediction.score:8.3f}  {prediction.output}")
+        click.echo(f"{prediction.score:8.3f}  {_shown(prediction)}")
         for output, score in prediction.alternatives:
             click.echo(f"{score:8.3f}    {output}")
+
+
+def _refuse_pictures(inputs: tuple[str, ...]) -> None:
+    """Say that a model reads texts before it makes something of a picture's name."""
+    from twofold.data.pictures import ENDINGS
+
+    for one in inputs:
+        if one.lower().endswith(ENDINGS) and os.path.isfile(one):
+            raise TwofoldError(f"{one}: a picture, but this model reads texts")
 
 
 def _read(file: str, column: str) -> list[Any]:
@@ -86,7 +110,24 @@ def _read(file: str, column: str) -> list[Any]:
 
 
 def _plain(prediction: Any) -> dict[str, Any]:
-    plain = {"input": prediction.input, "output": prediction.output, "score": prediction.score}
+    plain = {"input": prediction.input, "output": _output(prediction), "score": prediction.score}
     if prediction.alternatives:
         plain["alternatives"] = [{"output": output, "score": score} for output, score in prediction.alternatives]
     return plain
+
+
+def _output(prediction: Any) -> Any:
+    """A text as it is; of a mask its size and what it shows."""
+    from twofold.types import Mask
+
+    mask = prediction.output
+    if not isinstance(mask, Mask):
+        return mask
+    return {"height": mask.pixels.shape[0], "width": mask.pixels.shape[1], "shares": mask.shares()}
+
+
+def _shown(prediction: Any) -> str:
+    output = _output(prediction)
+    if isinstance(output, str):
+        return output
+    return f"{prediction.input}: " + ", ".join(f"{name} {share:.1%}" for name, share in output["shares"].items())

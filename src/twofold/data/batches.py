@@ -81,6 +81,23 @@ def plan_evenly(rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: int)
     return _shuffled(draw.permutation(rows), [len(rows) * number // count for number in range(count)], draw)
 
 
+def plan_by_size(sizes: NDArray[np.int32], rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: int) -> Plan:
+    """Batches drawn at random, each of rows of one size; `sizes` is (rows, 2), one for each of `rows`."""
+    draw = np.random.default_rng([seed, epoch])
+    drawn = draw.permutation(len(rows))
+    _, groups = np.unique(sizes, axis=0, return_inverse=True)
+    group = groups.reshape(-1)[drawn]
+    place = np.argsort(group, kind="stable")
+    order, group = rows[drawn[place]], group[place]
+    begins = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    starts = [
+        start
+        for begin, end in zip(begins, [*begins[1:], len(order)], strict=True)
+        for start in range(begin, end, batch_rows)
+    ]
+    return _shuffled(order, starts, draw)
+
+
 def hold_out(rows: int, held: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row numbers to train on, and `held` others drawn by seed to judge by, both in order."""
     order = np.random.default_rng([seed, rows]).permutation(rows)
@@ -121,11 +138,13 @@ def make_batch(
 ) -> Batch:
     """Rows of ids as tensors; targets are put between their start and end symbols."""
     tokens, mask = _pad(source, vocabulary.pad)
-    written = {
-        name: Target(*_pad(rows, target.pad, target.start, target.end))
-        for name, (rows, target) in (targets or {}).items()
-    }
+    written = {name: make_target(rows, target) for name, (rows, target) in (targets or {}).items()}
     return Batch(tokens, mask, written, progress)
+
+
+def make_target(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Target:
+    """Rows of ids as what a text decoder must write: between the start and the end symbol."""
+    return Target(*_pad(rows, vocabulary.pad, vocabulary.start, vocabulary.end))
 
 
 def _shuffled(order: NDArray[np.int64], starts: Sequence[int], draw: np.random.Generator) -> Plan:

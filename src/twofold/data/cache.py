@@ -58,10 +58,18 @@ class Cache:
 
     @classmethod
     def of(
-        cls, where: Where, fields: Mapping[str, Field], report: Report | None = None, read: Read | None = None
+        cls,
+        where: Where,
+        fields: Mapping[str, Field],
+        report: Report | None = None,
+        read: Read | None = None,
+        content: str | None = None,
     ) -> Cache:
-        """The cache of a file, from disk if the same was read before; some field's settings must tell `read`."""
-        folder = cache_folder() / _key(where, fields)
+        """The cache of a file, from disk if the same was read before; some field's settings must tell `read`.
+
+        content: a hash of all that is read, where that is more than one file
+        """
+        folder = cache_folder() / _key(content or fingerprint(where), fields)
         if not folder.exists():
             _build(folder, (read or read_rows)(where), fields, report)
         return cls._open(folder)
@@ -91,9 +99,9 @@ def cache_folder() -> Path:
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
 
 
-def _key(where: Where, fields: Mapping[str, Field]) -> str:
+def _key(content: str, fields: Mapping[str, Field]) -> str:
     settings = [[name, *field.settings()] for name, field in fields.items()]
-    return hashlib.sha256(json.dumps([FORMAT, fingerprint(where), settings]).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([FORMAT, content, settings]).encode()).hexdigest()[:32]
 
 
 def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], report: Report | None) -> None:

@@ -33,6 +33,8 @@ class TokenizerConfig:
     """How many different tokens, special ones included."""
     shared: bool = True
     """Whether all columns share one vocabulary; otherwise each gets its own of this size."""
+    lowercase: bool = False
+    """Whether capitals are read, and so written, as small letters."""
 
     def __post_init__(self) -> None:
         if self.size < len(SPECIAL) + 1:
@@ -91,7 +93,8 @@ class TextTokenizer:
             trainer = trainers.UnigramTrainer(
                 vocab_size=config.size, special_tokens=special, unk_token=UNKNOWN, show_progress=False
             )
-        tokenizer.normalizer = normalizers.NFC()
+        lower = [normalizers.Lowercase()] if config.lowercase else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *lower]) if lower else normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
         tokenizer.decoder = decoders.Metaspace()
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from twofold.data.files import Row
+from twofold.data.picture_fields import PictureField
 from twofold.errors import TwofoldError
 from twofold.evaluation.report import Report
 from twofold.generate.options import GenerateOptions
@@ -49,7 +50,7 @@ def evaluate(
     name = model.decoder_name(decoder)
     judged = Judged(model, rows, name, options or model.config.generate, progress)
     report = Report({}, len(rows))
-    for family in families or model.decoder(name).metrics:
+    for family in families or families_of(model, name):
         measured: Report = _family(family).measure(judged)
         report.metrics.update(measured.metrics)
         report.tables.update(measured.tables)
@@ -58,8 +59,15 @@ def evaluate(
 
 def metric_names(model: Learner) -> list[str]:
     """The metrics by which the model's first decoder may be judged."""
-    decoder = next(iter(model.get_submodule("decoders").children()))
-    return [name for family in cast(Decoder, decoder).metrics for name in _family(family).METRICS]
+    name = next(name for name, _ in model.get_submodule("decoders").named_children())
+    return [metric for family in families_of(model, name) for metric in _family(family).METRICS]
+
+
+def families_of(model: Learner, name: str) -> list[str]:
+    """The metric families that judge a decoder; of a picture there are several captions that are right."""
+    metrics = cast(Decoder, model.get_submodule(f"decoders.{name}")).metrics
+    shown = isinstance(model, Model) and isinstance(model.source, PictureField)
+    return ["captions" if shown and family == "text" else family for family in metrics]
 
 
 def _family(name: str) -> Any:

@@ -10,7 +10,6 @@ from twofold.evaluation.judge import Judged
 from twofold.evaluation.report import Report
 
 METRICS = ("loss", "perplexity")
-ROWS = 64
 
 
 @torch.no_grad()
@@ -20,11 +19,10 @@ def measure(judged: Judged) -> Report:
     was = model.training
     model.eval()
     try:
-        rows = sorted(judged.rows, key=lambda row: len(str(row.values.get(model.source.column))))
-        for start in range(0, len(rows), ROWS):
-            loss = model.losses(model.batch_of(rows[start : start + ROWS]))[judged.decoder]
+        for batch in model.batches(judged.rows):
+            loss = model.losses(batch)[judged.decoder]
             total, count = total + float(loss.sum), count + loss.count
     finally:
         model.train(was)
-    mean = total / count
-    return Report({"loss": mean, "perplexity": math.exp(min(mean, 700.0))}, len(rows))
+    mean = total / max(count, 1)
+    return Report({"loss": mean, "perplexity": math.exp(min(mean, 700.0))}, len(judged.rows))

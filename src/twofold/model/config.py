@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 from twofold.config import DecoderPart, EncoderPart, RankingPart, kind_of, kinds, part_config
 from twofold.data.fields import TooLong
+from twofold.data.views import PictureSettings
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.types import DecoderConfig
@@ -23,10 +24,28 @@ class DecoderSlot:
     """One decoder, what it learns to write, and how much that counts."""
 
     part: DecoderPart
-    target: str
-    """The column it learns from."""
+    target: str | tuple[str, ...]
+    """The column it learns from; of a picture's captions, perhaps several."""
     weight: float = 1.0
     """What its loss is multiplied by."""
+
+
+@dataclass(frozen=True)
+class MaskSettings:
+    """What the numbers of a mask stand for."""
+
+    classes: tuple[str, ...]
+    """The names of the classes, in the order of their numbers."""
+    first: int = 0
+    """The number of the first class."""
+    ignore: int | None = None
+    """The number of pixels that do not count."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.classes) <= 255 - self.first or self.first < 0:
+            raise ValueError("classes: from 1 to 255 names, whose numbers go up to 254")
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes: a name stands twice")
 
 
 @dataclass(frozen=True)
@@ -43,10 +62,15 @@ class ModelConfig:
     tie_embeddings: bool = False
     """Whether all parts share one table of token vectors."""
     generate: GenerateOptions = field(default_factory=GenerateOptions)
+    picture: PictureSettings | None = None
+    """How pictures are read, where it reads pictures."""
+    mask: MaskSettings | None = None
+    """What the numbers of a mask stand for, where it paints masks."""
 
     def tokenizers(self) -> set[str]:
-        """The names of the tokenizers it needs."""
-        return {SOURCE, *self.decoders}
+        """The names of the tokenizers it needs; a text that is read with a picture is cut as what is written."""
+        writing = {name for name, slot in self.decoders.items() if slot.part.writes == "text"}
+        return writing if self.encoder.reads == "picture" else {SOURCE, *writing}
 
     def needs(self) -> frozenset[str]:
         """The fields of `Hidden` that some decoder reads."""
@@ -60,6 +84,14 @@ class ModelConfig:
             check_fit(self.encoder, slot.part)
             if isinstance(slot.part, RankingPart):
                 raise TwofoldError(f"the decoder '{kind_of(slot.part)}' ranks, and must be a recipe's only `decoder`")
+            if slot.part.writes == "mask" and not self.mask:
+                raise TwofoldError(f"the decoder '{kind_of(slot.part)}' paints masks; name their classes: data.classes")
+            if not isinstance(slot.target, str) and (self.encoder.reads, slot.part.writes) != ("picture", "text"):
+                raise TwofoldError(
+                    f"target: {_and(list(slot.target))}, but only a picture's captions have many columns"
+                )
+        if self.encoder.reads == "picture" and not self.picture:
+            raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads pictures, and no text")
 
 
 @dataclass(frozen=True)
@@ -115,6 +147,8 @@ class RankerConfig:
         """Refuse parts that do not fit."""
         if not isinstance(self.decoder, RankingPart):
             raise TwofoldError(f"the decoder '{kind_of(self.decoder)}' does not rank")
+        if self.encoder.reads != "text":
+            raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads pictures, and rankers read texts")
         check_fit(self.encoder, self.decoder)
 
 
@@ -124,12 +158,15 @@ def check_fit(encoder: EncoderPart, decoder: DecoderPart) -> None:
     if not needs <= gives:
         raise TwofoldError(
             f"the decoder '{kind_of(decoder)}' needs {_and(needs)}, but the encoder '{kind_of(encoder)}' "
-            f"gives {_and(gives)}; these would do: {_and(_encoders_giving(needs))}"
+            f"gives {_and(gives)}; these would do: {_and(_encoders_giving(needs, encoder.reads))}"
         )
 
 
-def _encoders_giving(needs: frozenset[str]) -> list[str]:
-    return [kind for kind in kinds("encoders") if needs <= cast(EncoderPart, part_config("encoders", kind)()).gives()]
+def _encoders_giving(needs: frozenset[str], reads: str) -> list[str]:
+    """Those that read the same, if there are any; otherwise all."""
+    known = {kind: cast(EncoderPart, part_config("encoders", kind)()) for kind in kinds("encoders")}
+    giving = {kind: part for kind, part in known.items() if needs <= part.gives()}
+    return [kind for kind, part in giving.items() if part.reads == reads] or list(giving)
 
 
 def _and(names: frozenset[str] | list[str]) -> str:

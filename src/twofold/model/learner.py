@@ -58,7 +58,9 @@ class Learner(nn.Module):
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
 
     def _weighed(self, losses: Mapping[str, Loss], counts: Mapping[str, int]) -> Tensor:
-        return torch.stack([loss.sum * (self.weights[name] / counts[name]) for name, loss in losses.items()]).sum()
+        # Where nothing counts, such as in pictures of no known class, the sum is 0 already.
+        scales = {name: self.weights[name] / max(counts[name], 1) for name in losses}
+        return torch.stack([loss.sum * scales[name] for name, loss in losses.items()]).sum()
 
 
 class Evaluating:

@@ -1,10 +1,9 @@
-"""The model: one encoder, then one or several decoders; it learns from batches and predicts from texts."""
+"""The model: one encoder, then one or several decoders; it learns from batches and answers texts or pictures."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -14,9 +13,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from twofold.config import kind_of
-from twofold.data.batches import by_length, make_batch
+from twofold.data.batches import make_target
 from twofold.data.fields import TextField
-from twofold.data.files import Row
+from twofold.data.files import Row, Where, read_rows
+from twofold.data.picture_fields import MaskField, PictureField
+from twofold.data.pictures import read_pictures
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.generate.decoder import TextDecoder
@@ -24,13 +25,26 @@ from twofold.generate.options import GenerateOptions
 from twofold.model import saved
 from twofold.model.config import SOURCE, ModelConfig
 from twofold.model.learner import Evaluating, Learner
+from twofold.model.sides import TextOutput, output_of, source_field, source_of, target_field
 from twofold.progress import Report
-from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss, Prediction
+from twofold.types import (
+    Batch,
+    Decoder,
+    DecoderConfig,
+    Encoder,
+    EncoderConfig,
+    Example,
+    Hidden,
+    Loss,
+    Prediction,
+)
 
 PREDICT_TOKENS = 4096
 """Rows × longest × beam of one batch when predicting."""
-Text = str | list[str]
-"""A text, or the turns of a dialogue, oldest first."""
+LEARN_ROWS = 64
+"""Rows of one batch when the right answers are read as well."""
+Input = Any
+"""A text, or the turns of a dialogue, oldest first; or a picture: a path, a Pillow image, or an array of bytes."""
 
 
 @dataclass(frozen=True)
@@ -38,30 +52,35 @@ class Looked:
     """Where a decoder looked as it wrote."""
 
     source: list[str]
+    """Pieces of text; none where a picture was looked at."""
     written: list[str]
     """Pieces of text; the last one is the end symbol."""
     weights: NDArray[np.float32]
-    """(written, source), each row adding up to one."""
+    """(written, source), each row adding up to one; of a picture (written, rows, columns)."""
 
 
 class Model(Learner):
     """f : X → H, then g : H → Y."""
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
-        """`tokenizers` has one for 'source' and one for each decoder by its name; they may be the same."""
+        """`tokenizers` has one for 'source' and one for each decoder by its name, where they are texts."""
         super().__init__()
         config.check()
         self.config = config
-        self.source = TextField(config.source, tokenizers[SOURCE], config.max_source, config.too_long)
-        self.targets = {
-            name: TextField(slot.target, tokenizers[name], config.max_target, config.too_long)
-            for name, slot in config.decoders.items()
+        self.tokenizers = dict(tokenizers)
+        self.source: Any = source_field(config, self.tokenizers)
+        """The column that is read: a `TextField` or a `PictureField`."""
+        self.targets: dict[str, Any] = {
+            name: target_field(name, config, self.tokenizers, self.source) for name in config.decoders
         }
+        """For each decoder the column it writes: a `TextField`, a `CaptionField` or a `MaskField`."""
+        self._reads = source_of(self.source)
+        self._writes = {name: output_of(field) for name, field in self.targets.items()}
         encoder = cast(EncoderConfig, config.encoder)
         self.encoder: Encoder = encoder.build(self.source.vocabulary, config.needs())
         self.decoders = nn.ModuleDict(
             {
-                name: cast(DecoderConfig, slot.part).build(encoder.spec(), self.targets[name].vocabulary)
+                name: cast(DecoderConfig, slot.part).build(encoder.spec(), self._writes[name].writes)
                 for name, slot in config.decoders.items()
             }
         )
@@ -79,8 +98,7 @@ class Model(Learner):
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        tokenizers = {SOURCE: self.source.tokenizer, **{name: field.tokenizer for name, field in self.targets.items()}}
-        saved.write(self, self.config, tokenizers, Path(folder))
+        saved.write(self, self.config, self.tokenizers, Path(folder))
 
     # --- learning ---
 
@@ -91,9 +109,33 @@ class Model(Learner):
 
     def batch_of(self, rows: Sequence[Row], targets: bool = True) -> Batch:
         """Rows of a file as tensors on the model's device."""
-        fields = self.targets if targets else {}
-        written = {name: (field.encode(rows).ids, field.vocabulary) for name, field in fields.items()}
-        return make_batch(self.source.encode(rows).ids, self.source.vocabulary, written).to(self.device)
+        return self._batch(self._reads.read(rows), rows, targets)
+
+    def read(self, where: Where, pictures: str | None = None) -> Iterator[Row]:
+        """The rows of a file in the form of the training data; `pictures` is where a table's pictures lie."""
+        if not isinstance(self.source, PictureField):
+            return read_rows(where)
+        masks = [field.column for field in self.targets.values() if isinstance(field, MaskField)]
+        if not isinstance(where, str):
+            raise TwofoldError("pictures are named by one table, or lie in one folder")
+        return self.usable(read_pictures(where, pictures, self.source.column, masks[0] if masks else None))
+
+    def usable(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Those of the rows that can be read; what is wrong with the others is said, or is an error."""
+        fields = [self.source, *self.targets.values()]
+        return (row for row in rows if all(field.encode([row]).ids[0] for field in fields))
+
+    def batches(self, rows: Sequence[Row]) -> Iterator[Batch]:
+        """All rows, in batches of like length or size, with what is to be written."""
+        items = self._reads.read(rows)
+        for numbers in self._reads.groups(items, PREDICT_TOKENS):
+            for start in range(0, len(numbers), LEARN_ROWS):
+                some = numbers[start : start + LEARN_ROWS]
+                yield self._batch([items[one] for one in some], [rows[one] for one in some], True)
+
+    def _batch(self, items: Sequence[Any], rows: Sequence[Row], targets: bool) -> Batch:
+        written = {name: output.target(rows) for name, output in self._writes.items()} if targets else {}
+        return replace(self._reads.batch(items), targets=written).to(self.device)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -103,7 +145,11 @@ class Model(Learner):
         with self.autocast():
             hidden = self.encoder(batch)
             return {
-                name: self.decoder(name).loss(hidden, target, batch.progress) for name, target in batch.targets.items()
+                # What was read once is told to every target that belongs to it.
+                name: self.decoder(name).loss(
+                    hidden if target.rows is None else hidden.select(target.rows), target, batch.progress
+                )
+                for name, target in batch.targets.items()
             }
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -127,38 +173,49 @@ class Model(Learner):
     @torch.no_grad()
     def predict(
         self,
-        inputs: Sequence[Text] | str,
+        inputs: Sequence[Input] | str,
         options: GenerateOptions | None = None,
         decoder: str | None = None,
         report: Report | None = None,
+        prefix: str | None = None,
     ) -> list[Prediction]:
-        """One prediction for each input, in order; `inputs` may be a single text."""
-        texts: Sequence[Text] = [inputs] if isinstance(inputs, str) else inputs
+        """One prediction for each input, in order; `inputs` may be a single text or path.
+
+        prefix: how captions begin, which a model that was trained for it goes on from
+        """
+        given: Sequence[Input] = [inputs] if isinstance(inputs, str) else inputs
         options = options or self.config.generate
-        part, field = self.decoder(decoder), self.targets[self.decoder_name(decoder)]
-        ids = self._read(texts)
+        part, output = self.decoder(decoder), self._writes[self.decoder_name(decoder)]
+        items = self._reads.read(self._rows(given, prefix))
         results: dict[int, Prediction] = {}
         with Evaluating(self):
-            for numbers in by_length([len(one) for one in ids], PREDICT_TOKENS // options.beam):
-                batch = make_batch([ids[number] for number in numbers], self.source.vocabulary).to(self.device)
-                for number, written in zip(numbers, part.predict(self.encoder(batch), options), strict=True):
-                    best, *others = [(field.decode(one.tokens), one.score) for one in written.hypotheses]
-                    results[number] = Prediction(texts[number], *best, tuple(others))
+            for numbers in self._reads.groups(items, PREDICT_TOKENS // options.beam):
+                batch = self._reads.batch([items[number] for number in numbers]).to(self.device)
+                for number, made in zip(numbers, part.predict(self.encoder(batch), options), strict=True):
+                    results[number] = output.answer(given[number], items[number], made)
                 if report:
                     report(len(results))
-        return [results[number] for number in range(len(texts))]
+        return [results[number] for number in range(len(given))]
 
-    def stream(self, text: Text, options: GenerateOptions | None = None, decoder: str | None = None) -> Iterator[str]:
+    def stream(
+        self,
+        given: Input,
+        options: GenerateOptions | None = None,
+        decoder: str | None = None,
+        prefix: str | None = None,
+    ) -> Iterator[str]:
         """Pieces of the output as they are written, greedily or sampled; joined they are the output."""
-        part, field = self._text_decoder(decoder), self.targets[self.decoder_name(decoder)]
+        part, field = self._text_decoder(decoder)
         options = options or self.config.generate
         if options.beam > 1:
             raise TwofoldError(
                 f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample"
             )
-        batch = make_batch(self._read([text]), self.source.vocabulary).to(self.device)
-        tokens: list[int] = []
-        shown = ""
+        batch = self._reads.batch(self._reads.read(self._rows([given], prefix))).to(self.device)
+        tokens: list[int] = batch.tokens[0].tolist() if prefix else []
+        shown = field.decode(tokens)
+        if shown:
+            yield shown
         with Evaluating(self):
             for token in part.stream(self._encode(batch), options):
                 tokens.append(token)
@@ -167,37 +224,38 @@ class Model(Learner):
                 shown = now
 
     @torch.no_grad()
-    def attention(self, text: Text, output: str, decoder: str | None = None) -> Looked:
-        """Where the decoder looks at `text` as it writes `output`."""
-        part, name = self._text_decoder(decoder), self.decoder_name(decoder)
+    def attention(self, given: Input, output: str, decoder: str | None = None) -> Looked:
+        """Where the decoder looks at a text or a picture as it writes `output`."""
+        part, field = self._text_decoder(decoder)
+        name = self.decoder_name(decoder)
         if not part.attends:
             kind = kind_of(self.config.decoders[name].part)
             raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
-        field = self.targets[name]
-        source, written = self._read([text])[0], field.tokenizer.encode([output])[0][: field.limit]
-        written_as = {name: ([written], field.vocabulary)}
-        batch = make_batch([source], self.source.vocabulary, written_as).to(self.device)
+        items = self._reads.read(self._rows([given], None))
+        written = field.tokenizer.encode([output])[0][: field.limit]
+        target = make_target([written], field.vocabulary).to(self.device)
         with Evaluating(self):
-            weights = part.attention(self._encode(batch), batch.targets[name].tokens[:, :-1])[0]
+            hidden = self._encode(self._reads.batch(items).to(self.device))
+            weights = part.attention(hidden, target.tokens[:, :-1])[0].cpu().numpy()
         pieces = field.tokenizer.pieces([*written, field.tokenizer.end])
-        return Looked(self.source.tokenizer.pieces(source), pieces, weights.cpu().numpy())
+        if hidden.grid:
+            return Looked([], pieces, weights.reshape(len(pieces), *hidden.grid))
+        return Looked(self.tokenizers[SOURCE].pieces(items[0]), pieces, weights)
 
-    def _read(self, texts: Sequence[Text]) -> list[list[int]]:
-        """The token ids of each text; what is too long is said, then cut, or refused as the recipe said."""
-        rows = [Row(f"input {number}", {self.source.column: text}) for number, text in enumerate(texts, start=1)]
-        encoded = self.source.encode(rows)
-        if encoded.cut:
-            warnings.warn(
-                f"{encoded.cut} of {len(texts)} inputs are longer than {self.source.limit} tokens and were cut",
-                stacklevel=3,
-            )
-        return encoded.ids
+    def _rows(self, given: Sequence[Input], prefix: str | None) -> list[Row]:
+        begun = {}
+        if prefix:
+            field = self.source.prefix if isinstance(self.source, PictureField) else None
+            if field is None:
+                raise TwofoldError("this model reads no beginning of a text; train a `vit` with encoder.prefix=true")
+            begun = {field.column: prefix}
+        return [Row(f"input {number}", {self.source.column: one, **begun}) for number, one in enumerate(given, start=1)]
 
-    def _text_decoder(self, name: str | None) -> TextDecoder:
-        part = self.decoder(name)
-        if not isinstance(part, TextDecoder):
+    def _text_decoder(self, name: str | None) -> tuple[TextDecoder, TextField]:
+        part, output = self.decoder(name), self._writes[self.decoder_name(name)]
+        if not isinstance(part, TextDecoder) or not isinstance(output, TextOutput):
             raise TwofoldError(f"the decoder '{self.decoder_name(name)}' does not write text")
-        return part
+        return part, output.field
 
     @torch.no_grad()
     def _encode(self, batch: Batch) -> Hidden:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.config import EncoderPart, RankingPart, part_config, structure, unstructure
+from twofold.config import EncoderPart, Part, RankingPart, Role, part_config, structure, unstructure
 from twofold.data.cache import Cache
 from twofold.data.files import Row
 from twofold.data.tokenizer import TokenizerConfig
@@ -21,6 +21,7 @@ from twofold.recipe_file import fill_environment, find_recipe, override, read_ya
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
 
+ROLES: tuple[Role, Role] = ("encoders", "decoders")
 PREPARED = "prepared.jsonl"
 """The file of a training's folder that holds what was made before it."""
 
@@ -102,15 +103,23 @@ class Recipe:
 
 
 def _kind(content: Mapping[str, Any]) -> type[Recipe]:
-    """A ranking decoder makes a ranking recipe."""
+    """What is read and what is written make the kind of a recipe."""
+    from twofold.recipe.pictures import PictureRecipe
     from twofold.recipe.ranking import RankingRecipe
     from twofold.recipe.text import TextRecipe
 
-    decoder = content.get("decoder")
-    name = decoder.get("kind") if isinstance(decoder, dict) else None
-    if not isinstance(name, str):
-        return TextRecipe
+    encoder, decoder = (_part(role, content.get(role[:-1])) for role in ROLES)
+    if isinstance(decoder, type) and issubclass(decoder, RankingPart):
+        return RankingRecipe
+    if isinstance(encoder, type) and issubclass(encoder, EncoderPart) and encoder.reads == "picture":
+        return PictureRecipe
+    return TextRecipe
+
+
+def _part(role: Role, content: Any) -> type[Part] | None:
+    """The settings class of a part that a recipe names; what is wrong with it is said when the recipe is read."""
+    name = content.get("kind") if isinstance(content, dict) else None
     try:
-        return RankingRecipe if issubclass(part_config("decoders", name), RankingPart) else TextRecipe
-    except TwofoldError:  # said with its place when the recipe is read
-        return TextRecipe
+        return part_config(role, name) if isinstance(name, str) else None
+    except TwofoldError:
+        return None

@@ -17,8 +17,9 @@ from twofold.recipe_file import override, read_yaml, to_yaml
 from twofold.training import processes
 from twofold.training.loop import Outcome, Trainer
 
-MAY_CHANGE = {f"train.{name}" for name in ("epochs", "max_steps", "patience", "save_every", "save_minutes")}
-"""What may differ when a training is resumed."""
+FREE = ("epochs", "max_steps", "patience", "save_every", "save_minutes", "memory_tokens")
+MAY_CHANGE = {f"train.{name}" for name in FREE}
+"""What may differ when a training is resumed: how long it goes on, and what changes nothing but time and memory."""
 
 
 def train(recipe: Recipe | str | Path, out: str | Path, changes: Sequence[str] = (), resume: bool = False) -> Outcome:

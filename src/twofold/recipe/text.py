@@ -77,7 +77,7 @@ class TextRecipe(Recipe):
 
     @classmethod
     def prepared(cls, content: dict[str, Any]) -> dict[str, Any]:
-        return _with_slots(content)
+        return with_slots(content)
 
     def plain(self) -> dict[str, Any]:
         content: dict[str, Any] = unstructure(self)
@@ -105,7 +105,7 @@ class TextRecipe(Recipe):
 
     def model(self, folder: Path) -> Model:
         config = self.model_config()
-        columns = {SOURCE: config.source, **{name: slot.target for name, slot in config.decoders.items()}}
+        columns = {SOURCE: config.source, **{name: str(slot.target) for name, slot in config.decoders.items()}}
         own = self.encoder.own_tokenizer()
         if own is not None:  # the weights it starts from belong to its tokens
             del columns[SOURCE]
@@ -156,7 +156,7 @@ class TextRecipe(Recipe):
             report(number)
 
 
-def _with_slots(content: dict[str, Any]) -> dict[str, Any]:
+def with_slots(content: dict[str, Any]) -> dict[str, Any]:
     """Put the settings of each of several decoders apart from its target and weight."""
     slots = content.get("decoders")
     if not isinstance(slots, dict):

@@ -77,6 +77,22 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class PictureTrainConfig(TrainConfig):
+    """How a model that reads pictures is trained, where that differs."""
+
+    batch_rows: int | None = 16
+    """Pictures of a batch, drawn at random among those of one size."""
+    warmup_share: float | None = 0.1
+    best: str = "loss"
+    """The metric by which the best model is kept: loss, miou, dice, pixel_accuracy; of captions cider, bleu4."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.batch_rows:
+            raise ValueError("batch_rows must be at least 1: pictures have no tokens to count")
+
+
+@dataclass(frozen=True)
 class RankingTrainConfig(TrainConfig):
     """How a ranker is trained, where that differs."""
 

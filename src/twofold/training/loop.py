@@ -203,7 +203,7 @@ class Trainer:
         """The mean losses since the last line, and where the training stands."""
         seen, progress = self.progress.seen, self.progress
         sums = processes.add_up([seen[name][0] for name in seen], self.device)
-        means = {name: total / seen[name][1] for name, total in zip(seen, sums, strict=True)}
+        means = {name: total / max(seen[name][1], 1) for name, total in zip(seen, sums, strict=True)}
         loss = sum(self.model.weights[name] * mean for name, mean in means.items())
         progress.seen = {}
         several = {f"loss_{name}": mean for name, mean in means.items()} if len(means) > 1 else {}
@@ -278,10 +278,10 @@ def _mix(*numbers: int) -> int:
 
 
 def _refuse_batch_norm(model: nn.Module, config: TrainConfig) -> None:
-    if any(isinstance(module, BatchNorm) for module in model.modules()):
+    if any(isinstance(module, BatchNorm | nn.BatchNorm2d) for module in model.modules()):
         for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):
             if wrong:
                 raise TwofoldError(
                     f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
-                    "use norm: layer"
+                    "use norm: layer, of a picture's network norm: group, of a `vit` stem: linear"
                 )

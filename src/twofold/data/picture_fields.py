@@ -1,0 +1,225 @@
+"""Columns of pictures, of their masks and of their captions, as numbers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.data.fields import Encoded, TextField
+from twofold.data.files import Row
+from twofold.data.picture_files import PictureError
+from twofold.data.pictures import Picture, Shown, as_picture
+from twofold.data.views import UNCOUNTED, PictureSettings, Size
+from twofold.errors import TwofoldError
+from twofold.types import Classes, Vocabulary
+
+PREDICT_PIXELS = 1 << 20
+"""Pixels of one batch when predicting."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A picture to be read, and the beginning of the text that is read with it."""
+
+    picture: Picture | Shown
+    size: Size
+    """Its own height and width."""
+    prefix: Sequence[int] = ()
+
+
+def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], refuse: bool) -> Encoded:
+    """The numbers of each row; none where the row cannot be used, unless that is an error."""
+    found: list[list[int]] = []
+    reasons = []
+    for row in rows:
+        try:
+            found.append(numbers(row))
+        except TwofoldError as error:
+            if refuse:
+                raise
+            reasons.append(str(error))
+            found.append([])
+    if reasons:
+        more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+        warnings.warn(f"left out: {'; '.join(reasons[:3])}{more}", stacklevel=2)
+    return Encoded(found, len(reasons))
+
+
+@dataclass(frozen=True)
+class NameField:
+    """The name of a picture as bytes, so that a training finds it again."""
+
+    column: str
+    dtype: str = "uint8"
+
+    def settings(self) -> list[Any]:
+        return [self.column]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        named = [row.values.get(self.column) for row in rows]
+        return Encoded(
+            [list(one.name.encode(errors="surrogatepass")) if isinstance(one, Picture) else [] for one in named], 0
+        )
+
+
+@dataclass(frozen=True)
+class PictureField:
+    """Reads the pictures of one column, perhaps with the beginning of a text."""
+
+    column: str
+    view: PictureSettings
+    prefix: TextField | None = None
+    dtype: str = "int32"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the text which may be read with a picture."""
+        return self.prefix.vocabulary if self.prefix else Vocabulary.none()
+
+    def settings(self) -> list[Any]:
+        return [self.column, self.view.size, self.view.broken]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """The height and width in which each picture is read; reading it whole shows whether it can be."""
+        return each_usable(rows, lambda row: list(self.view.see(self.picture(row).image()).shape[:2]), self.refuse)
+
+    @property
+    def refuse(self) -> bool:
+        """Whether a picture that cannot be used is an error."""
+        return self.view.broken == "refuse"
+
+    def picture(self, row: Row) -> Picture | Shown:
+        value = row.values.get(self.column)
+        if value is None:
+            raise PictureError(f"{row.place}: '{self.column}' names no picture; this row has {', '.join(row.values)}")
+        return as_picture(value, row.place)
+
+    def see(self, rows: Sequence[Row]) -> list[Seen]:
+        """The pictures of some rows, whose pixels are not read yet."""
+        found = []
+        for row in rows:
+            picture, ids = self.picture(row), []
+            if self.prefix and row.values.get(self.prefix.column):
+                encoded = self.prefix.encode([row])
+                ids = encoded.ids[0]
+                if encoded.cut:
+                    warnings.warn(f"the beginning is longer than {self.prefix.limit} tokens and was cut", stacklevel=4)
+            found.append(Seen(picture, picture.size(), ids))
+        return found
+
+    def pixels(self, seen: Seen) -> NDArray[np.uint8]:
+        return self.view.see(seen.picture.image())
+
+    def groups(self, seen: Sequence[Seen]) -> Iterator[list[int]]:
+        """Numbers of pictures that are read in one size, at most so many that they fill a batch."""
+        sizes: dict[Size, list[int]] = {}
+        for number, one in enumerate(seen):
+            sizes.setdefault(self.view.fitted(one.size), []).append(number)
+        for (height, width), numbers in sizes.items():
+            step = max(1, PREDICT_PIXELS // (height * width))
+            yield from (numbers[start : start + step] for start in range(0, len(numbers), step))
+
+
+@dataclass(frozen=True)
+class MaskField:
+    """Reads the masks of one column: a class number for each pixel."""
+
+    column: str
+    source: PictureField
+    classes: Classes
+    ignore: int | None = None
+    """The number of pixels that do not count."""
+    first: int = 0
+    """The number of the first class."""
+    dtype: str = "int32"
+
+    def settings(self) -> list[Any]:
+        return [self.column, list(self.classes.names), self.ignore, self.first, self.source.settings()]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """Height and width of each mask, if it fits its picture and knows no other class."""
+        return each_usable(rows, lambda row: list(self.gold(row).shape), self.source.refuse)
+
+    def gold(self, row: Row) -> NDArray[np.uint8]:
+        """(height, width) of classes from 0, `UNCOUNTED` where a pixel does not count."""
+        value = row.values.get(self.column)
+        if value is None:
+            raise PictureError(f"{row.place}: no mask '{self.column}' for this picture")
+        place = str(value) if isinstance(value, Picture) else row.place
+        numbers = value.numbers() if isinstance(value, Picture) else np.asarray(value)
+        size = self.source.picture(row).size()
+        if numbers.shape != size:
+            shown = " × ".join(map(str, numbers.shape))
+            raise PictureError(f"{place}: a mask of {shown} for a picture of {size[0]} × {size[1]}")
+        return self.classed(numbers, place)
+
+    def classed(self, numbers: NDArray[np.uint8], place: str) -> NDArray[np.uint8]:
+        """Classes from 0 of a mask's own numbers."""
+        last = self.first + len(self.classes) - 1
+        found = np.flatnonzero(np.bincount(numbers.ravel(), minlength=256))
+        unknown = [int(one) for one in found if one != self.ignore and not self.first <= one <= last]
+        if unknown:
+            raise PictureError(
+                f"{place}: holds {', '.join(map(str, unknown[:5]))}, but classes go from {self.first} to {last}"
+                + ("" if self.ignore is None else f" and {self.ignore} does not count")
+            )
+        classes = (numbers - self.first).astype(np.uint8)
+        if self.ignore is not None:
+            classes[numbers == self.ignore] = UNCOUNTED
+        return classes
+
+
+@dataclass(frozen=True)
+class CaptionField:
+    """Reads the texts of some columns, each of which describes the same picture."""
+
+    columns: tuple[str, ...]
+    text: TextField
+    """How one of them is read."""
+    refuse: bool = True
+    """Whether an empty one is an error; otherwise its row is left out."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.text.vocabulary
+
+    @property
+    def dtype(self) -> str:
+        return self.text.dtype
+
+    def settings(self) -> list[Any]:
+        return [list(self.columns), self.refuse, self.text.settings()]
+
+    def texts(self, row: Row) -> list[str]:
+        """All texts of a row; a column may hold several."""
+        found = [row.text(column) for column in self.columns]
+        return [text for one in found for text in ([one] if isinstance(one, str) else one)]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """The ids of all texts of a row one after another, each with its end symbol."""
+        cut = 0
+
+        def numbers(row: Row) -> list[int]:
+            nonlocal cut
+            encoded = self.each(row)
+            cut += encoded.cut
+            return [token for ids in encoded.ids for token in (*ids, self.text.tokenizer.end)]
+
+        return Encoded(each_usable(rows, numbers, self.refuse).ids, cut)
+
+    def each(self, row: Row) -> Encoded:
+        """The ids of each text of a row."""
+        return self.text.encode([Row(row.place, {self.text.column: text}) for text in self.texts(row)])
+
+    def split(self, numbers: NDArray[Any]) -> list[NDArray[Any]]:
+        """The ids of each text again."""
+        ends = np.flatnonzero(numbers == self.text.tokenizer.end)
+        return [one[:-1] for one in np.split(numbers, ends + 1)[:-1]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.text.decode(ids)

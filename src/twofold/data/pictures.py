@@ -1,0 +1,184 @@
+"""Pictures and masks, decoded within limits: a broken, oversized or hostile one is named."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from twofold.data.files import Row, fingerprint, read_rows
+from twofold.data.picture_files import Files, PictureError, find_files, open_files
+from twofold.errors import TwofoldError
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
+FORMATS = ("PNG", "JPEG", "WEBP")
+MOST_PIXELS = 50_000_000
+"""Pixels of one picture at most."""
+IMAGES, MASKS = "images", "masks"
+"""The folders of pictures and of their masks where no table names them."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture that can be read."""
+
+    files: Files
+    name: str
+
+    @classmethod
+    def at(cls, path: str | Path) -> Picture:
+        """The picture in a file, which may lie in a zip archive."""
+        whole = Path(path)
+        return cls(open_files(whole.parent), whole.name)
+
+    @property
+    def place(self) -> str:
+        return self.files.place(self.name)
+
+    def image(self) -> Image.Image:
+        """In red, green and blue, the right way up, what is transparent on white."""
+        return _in_colours(_opened(self.files.read(self.name), self.place), self.place)
+
+    def numbers(self) -> NDArray[np.uint8]:
+        """(height, width) of a picture with one number for each pixel, such as a mask."""
+        image = _opened(self.files.read(self.name), self.place)
+        if image.mode not in ("L", "P", "1"):
+            raise PictureError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
+        numbers: NDArray[np.uint8] = np.asarray(_loaded(image, self.place)).astype(np.uint8)
+        return numbers
+
+    def size(self) -> tuple[int, int]:
+        """Height and width, from the file's head."""
+        image = _opened(self.files.read(self.name), self.place)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                turned = image.getexif().get(0x0112) in (5, 6, 7, 8)
+        except Exception as error:  # whatever stands in a file that is no honest picture
+            raise PictureError(f"{self.place}: not a whole picture ({error})") from None
+        return (image.width, image.height) if turned else (image.height, image.width)
+
+    def __str__(self) -> str:
+        return self.place
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture at hand."""
+
+    pixels: Any = field(repr=False)
+    """A Pillow image, or an array of (height, width), grey, or (height, width, 3 or 4) bytes."""
+    place: str = "picture"
+
+    def image(self) -> Image.Image:
+        if isinstance(self.pixels, Image.Image):
+            return _in_colours(self.pixels, self.place)
+        array = np.asarray(self.pixels)
+        if array.dtype != np.uint8 or array.ndim not in (2, 3) or 0 in array.shape or array.shape[2:] not in _CHANNELS:
+            raise PictureError(f"{self.place}: not bytes of (height, width), (…, 3) or (…, 4), but {array.shape}")
+        return _in_colours(Image.fromarray(array), self.place)
+
+    def size(self) -> tuple[int, int]:
+        image = self.image()
+        return image.height, image.width
+
+
+_CHANNELS = ((), (3,), (4,))
+
+
+def as_picture(given: Any, place: str) -> Picture | Shown:
+    """A picture from a path, a Pillow image or an array."""
+    if isinstance(given, Picture | Shown):
+        return given
+    if isinstance(given, str | Path):
+        return Picture.at(given)
+    return Shown(given, place)
+
+
+def files_of(where: str, pictures: str | None) -> Files:
+    """Where the pictures lie that `read_pictures` reads."""
+    return find_files(where) or open_files(pictures or Path(where).parent)
+
+
+def read_pictures(where: str, pictures: str | None, image: str, mask: str | None) -> Iterator[Row]:
+    """Rows whose pictures can be read: of a table that names them, or of a folder.
+
+    pictures: the folder or archive in which the names of a table are looked up; the table's own folder unless given
+    mask: the column of the masks, if there are any; in a folder they lie in `masks/`, the pictures in `images/`
+    """
+    files = files_of(where, pictures)
+    if find_files(where) is None:
+        for row in read_rows(where):
+            # What names no picture is left out here, and missed by whoever asks for it.
+            others = {key: value for key, value in row.values.items() if key not in (image, mask)}
+            named = {key: name for key in (image, mask) if isinstance(name := row.values.get(key or ""), str) and name}
+            yield Row(row.place, {**others, **{str(key): Picture(files, name) for key, name in named.items()}})
+        return
+    names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
+    shown = [name for name in names if name.startswith(f"{IMAGES}/")] if mask else names
+    masks = {_stem(name, MASKS): name for name in names if name.startswith(f"{MASKS}/")}
+    for name in shown:
+        values: dict[str, Any] = {image: Picture(files, name)}
+        if mask and (own := masks.get(_stem(name, IMAGES))):
+            values[mask] = Picture(files, own)
+        yield Row(files.place(name), values)
+    if not shown:
+        inside = f"{IMAGES}/ with pictures and {MASKS}/ with their masks" if mask else "pictures"
+        raise TwofoldError(f"{where}: holds no {inside} ({', '.join(ENDINGS)})")
+
+
+def pictures_fingerprint(where: str, pictures: str | None, image: str, mask: str | None) -> str:
+    """A hash of all that `read_pictures` would read, and of the pictures."""
+    rows = read_pictures(where, pictures, image, mask)
+    named = [one.name for row in rows for one in row.values.values() if isinstance(one, Picture)]
+    table = "" if find_files(where) else fingerprint(where)
+    return f"{table} {files_of(where, pictures).fingerprint(named)}"
+
+
+def _stem(name: str, folder: str) -> str:
+    return str(PurePosixPath(name).relative_to(folder).with_suffix(""))
+
+
+def _opened(content: bytes, place: str) -> Image.Image:
+    """A picture whose head was read, if that promises no more pixels than are allowed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Pillow warns of is either no concern of ours or refused here
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError:
+        raise PictureError(f"{place}: not a {', '.join(FORMATS)} picture") from None
+    except Image.DecompressionBombError:
+        raise PictureError(f"{place}: a picture of over {MOST_PIXELS:,} pixels") from None
+    except (OSError, ValueError, SyntaxError, struct.error, MemoryError) as error:
+        raise PictureError(f"{place}: not a whole picture ({error})") from None
+    if image.width * image.height > MOST_PIXELS:
+        raise PictureError(f"{place}: {image.width} × {image.height} are over {MOST_PIXELS:,} pixels")
+    return image
+
+
+def _loaded(image: Image.Image, place: str) -> Image.Image:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image.load()
+            return ImageOps.exif_transpose(image)
+    except Exception as error:  # Pillow raises whatever the damage leads it to
+        raise PictureError(f"{place}: not a whole picture ({error})") from None
+
+
+def _in_colours(image: Image.Image, place: str) -> Image.Image:
+    image = _loaded(image, place)
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):  # grey in 16 bits
+        return Image.fromarray((np.asarray(image).clip(0, 65_535) / 257).astype(np.uint8)).convert("RGB")
+    if "A" in image.mode or "transparency" in image.info:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    return image.convert("RGB")

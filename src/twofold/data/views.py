@@ -1,0 +1,152 @@
+"""How a picture is brought before a model: its size and numbers, and the random views a training takes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+UNCOUNTED = 255
+"""In a mask: a pixel that does not count."""
+Size = tuple[int, int]
+"""Height and width."""
+
+
+@dataclass(frozen=True)
+class PictureSettings:
+    """How pictures are read."""
+
+    size: Size | None = None
+    """Height and width that every picture is brought to; without it each keeps its own, and a batch holds one size."""
+    fit: Literal["stretch", "crop"] = "stretch"
+    """With a size: whether the whole picture is stretched to it, or the largest middle part of its shape is taken."""
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    """What is taken from red, green and blue, which go from 0 to 1; unless given, ImageNet's means."""
+    deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    """What they are divided by afterwards."""
+    broken: Literal["refuse", "skip"] = "refuse"
+    """What happens to a row whose picture, mask or caption cannot be used: refuse ends with its name, skip goes on."""
+
+    def __post_init__(self) -> None:
+        if self.size and not all(1 <= side <= 10_000 for side in self.size):
+            raise ValueError(f"size {list(self.size)}: height and width must be from 1 to 10000")
+        if not all(one > 0 for one in self.deviation):
+            raise ValueError("deviation must be above 0")
+
+    def fitted(self, size: Size) -> Size:
+        """The size in which a picture of this size is read."""
+        return self.size or size
+
+    def box(self, size: Size) -> tuple[float, float, float, float]:
+        """Left, upper, right and lower edge of what is read of a picture."""
+        height, width = size
+        if self.size is None or self.fit == "stretch":
+            return 0.0, 0.0, float(width), float(height)
+        scale = min(height / self.size[0], width / self.size[1])
+        kept = min(self.size[0] * scale, height), min(self.size[1] * scale, width)  # rounding must not lead outside
+        top, left = (height - kept[0]) / 2, (width - kept[1]) / 2
+        return left, top, left + kept[1], top + kept[0]
+
+    def see(self, image: Image.Image) -> NDArray[np.uint8]:
+        """(height, width, 3)"""
+        size = (image.height, image.width)
+        if self.fitted(size) != size:
+            height, width = self.fitted(size)
+            image = image.resize((width, height), Image.Resampling.BILINEAR, self.box(size), reducing_gap=3.0)
+        return np.asarray(image)
+
+    def see_mask(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """(height, width), each pixel that of the nearest."""
+        size: Size = (mask.shape[0], mask.shape[1])
+        if self.fitted(size) == size:
+            return mask
+        height, width = self.fitted(size)
+        image = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST, self.box(size))
+        return np.asarray(image)
+
+    def tensor(self, pictures: Sequence[NDArray[np.uint8]]) -> Tensor:
+        """(pictures, 3, height, width), normalised; pictures of one size."""
+        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float()
+        mean, deviation = (torch.tensor(one)[:, None, None] * 255 for one in (self.mean, self.deviation))
+        return (pixels - mean) / deviation
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random changes of pictures while training; a mask moves with its picture."""
+
+    flip: bool = False
+    """Whether half of the pictures are mirrored, left to right."""
+    scale: tuple[float, float] = (1.0, 1.0)
+    """The smallest and the largest enlargement; what then lies outside is cut off, what is missing is grey."""
+    crop: Size | None = None
+    """Height and width of the part that is learned from; the whole picture unless given."""
+    colour: float = 0.0
+    """How much brightness, contrast and colour may change: 0.2 for a fifth more or less."""
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.scale[0] <= self.scale[1] <= 10 or not 0 <= self.colour < 1:
+            raise ValueError("scale must be two numbers from 0.1 to 10, the smaller one first; colour from 0 to 1")
+        if self.crop and not all(1 <= side <= 10_000 for side in self.crop):
+            raise ValueError(f"crop {list(self.crop)}: height and width must be from 1 to 10000")
+
+    def size(self, size: Size) -> Size:
+        """The size of what is learned from."""
+        return self.crop or size
+
+    def draw(self, size: Size, numbers: np.random.Generator) -> View:
+        """A random view of a picture of this size."""
+        height, width = self.size(size)
+        scale = float(np.exp(numbers.uniform(*np.log(self.scale))))
+        tall, wide = height / scale, width / scale
+        top = numbers.uniform(min(0, size[0] - tall), max(0, size[0] - tall))
+        left = numbers.uniform(min(0, size[1] - wide), max(0, size[1] - wide))
+        flip = self.flip and bool(numbers.random() < 0.5)
+        colours = 1 + numbers.uniform(-self.colour, self.colour, 3)
+        return View((left, top, left + wide, top + tall), (height, width), flip, tuple(colours.tolist()))
+
+
+@dataclass(frozen=True)
+class View:
+    """One look at a picture and its mask."""
+
+    box: tuple[float, float, float, float]
+    size: Size
+    flip: bool = False
+    colours: tuple[float, ...] = field(default=(1.0, 1.0, 1.0))
+    """What brightness, contrast and colour are multiplied by."""
+
+    def of(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """(height, width, 3)"""
+        return self._coloured(self._moved(pixels, Image.Resampling.BILINEAR, (124, 116, 104)))
+
+    def of_mask(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """(height, width); what the picture does not show does not count."""
+        return self._moved(mask, Image.Resampling.NEAREST, UNCOUNTED)
+
+    def _moved(
+        self, pixels: NDArray[np.uint8], how: Image.Resampling, outside: int | tuple[int, ...]
+    ) -> NDArray[np.uint8]:
+        height, width = self.size
+        if self.box != (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0])) or self.size != pixels.shape[:2]:
+            image = Image.fromarray(pixels)
+            moved = image.transform((width, height), Image.Transform.EXTENT, self.box, how, fillcolor=outside)
+            pixels = np.asarray(moved)
+        return pixels[:, ::-1] if self.flip else pixels
+
+    def _coloured(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        brightness, contrast, colour = self.colours
+        if self.colours == (1.0, 1.0, 1.0):
+            return pixels
+        values = pixels.astype(np.float32) * brightness
+        grey = values @ np.array([0.299, 0.587, 0.114], np.float32)
+        values = grey[..., None] + (values - grey[..., None]) * colour
+        mean = grey.mean()
+        changed: NDArray[np.uint8] = (mean + (values - mean) * contrast).clip(0, 255).astype(np.uint8)
+        return changed

@@ -1,0 +1,153 @@
+"""Paints a class for each pixel: from the coarsest map back to the picture's size, with the finer maps on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.config import DecoderPart
+from twofold.errors import TwofoldError
+from twofold.layers.convolutions import Activation, Convolution, PictureNorm
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Painted, Target
+
+
+@dataclass(frozen=True)
+class Config(DecoderPart):
+    """Settings of the U-Net decoder (Ronneberger et al., 2015)."""
+
+    writes: ClassVar[Literal["text", "order", "mask"]] = "mask"
+    widths: tuple[int, ...] | None = None
+    """Channels after each doubling, from coarse to fine; unless given those of the encoder, then half as many."""
+    skips: bool = True
+    """Whether each scale also reads the encoder's map of that scale."""
+    convolutions: int = 2
+    """How many follow each doubling."""
+    norm: PictureNorm = "batch"
+    """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    activation: Activation = "relu"
+    """What follows each convolution."""
+    dropout: float = 0.0
+    """Share of the coarsest map's channels set to zero."""
+    cross_entropy: float = 1.0
+    """Weight of the cross-entropy of each pixel."""
+    focal: float = 0.0
+    """Weight of the focal loss (Lin et al., 2017): cross-entropy that counts less where the class is clear."""
+    focal_power: float = 2.0
+    """How much less: (1 - probability) to this power."""
+    dice: float = 0.0
+    """Weight of the Dice loss: one minus the overlap of each class in each picture that shows it."""
+    class_weights: tuple[float, ...] | None = None
+    """How much each class counts in cross-entropy and focal loss; all alike unless given."""
+
+    def __post_init__(self) -> None:
+        weights = (self.cross_entropy, self.focal, self.dice, *(self.class_weights or ()))
+        if min(weights) < 0 or not any(weights[:3]) or self.focal_power < 0:
+            raise ValueError("weights and focal_power must be at least 0, and one of the three losses above 0")
+        if self.widths and min(self.widths) < 1:
+            raise ValueError(f"widths {list(self.widths)}: each must be at least 1")
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"maps"})
+
+    def build(self, spec: HiddenSpec, classes: Classes) -> UNetDecoder:
+        return UNetDecoder(self, spec, classes)
+
+
+class Up(nn.Module):
+    """Doubles a map's height and width, joins the encoder's map of that size, and reads both."""
+
+    def __init__(self, config: Config, channels: int, skip: int, width: int) -> None:
+        super().__init__()
+        self.enlarge = nn.ConvTranspose2d(channels, width, 2, 2)
+        inputs = [width + skip, *[width] * (config.convolutions - 1)]
+        self.read = nn.Sequential(*(Convolution(one, width, config.norm, config.activation) for one in inputs))
+
+    def forward(self, maps: Tensor, skip: Tensor | None, size: Sequence[int]) -> Tensor:
+        maps = self.enlarge(maps)[:, :, : size[0], : size[1]]  # a map of odd size was rounded up when it was halved
+        missing = [size[1] - maps.shape[3], size[0] - maps.shape[2]]
+        if any(missing):  # or rounded down, as some networks do
+            maps = F.pad(maps, (0, missing[0], 0, missing[1]), mode="replicate")
+        found: Tensor = self.read(maps if skip is None else torch.cat([maps, skip], 1))
+        return found
+
+
+class UNetDecoder(Decoder):
+    """A distribution over the classes for each pixel."""
+
+    metrics: ClassVar = ("likelihood", "masks")
+
+    def __init__(self, config: Config, spec: HiddenSpec, classes: Classes) -> None:
+        super().__init__()
+        self.config, self.skips = config, config.skips
+        *finer, coarsest = spec.channels()
+        doublings = spec.stride.bit_length() - 1
+        widths = config.widths or (*reversed(finer), *(max(8, spec.channels()[0] >> (n + 1)) for n in range(doublings)))
+        skipped = [*(reversed(finer) if config.skips else [0] * len(finer)), *[0] * doublings]
+        if len(widths) != len(skipped):
+            raise TwofoldError(f"decoder.widths: {len(skipped)} doublings lead to the picture, not {len(widths)}")
+        if config.class_weights and len(config.class_weights) != len(classes):
+            raise TwofoldError(f"decoder.class_weights: {len(config.class_weights)} for {len(classes)} classes")
+        self.steps = nn.ModuleList()
+        for before, skip, width in zip([coarsest, *widths], skipped, widths, strict=False):
+            self.steps.append(Up(config, before, skip, width))
+        self.output = nn.Conv2d(widths[-1] if widths else coarsest, len(classes), 1)
+        weights = torch.tensor(config.class_weights or [1.0] * len(classes))
+        self.register_buffer("class_weights", weights, persistent=False)
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        """(rows, classes, height, width): one number for each class of each pixel."""
+        *finer, maps = hidden.pyramid()
+        assert hidden.size is not None
+        maps = F.dropout2d(maps, self.config.dropout, self.training)
+        doublings = len(self.steps) - len(finer)
+        sizes = [one.shape[2:] for one in reversed(finer)]
+        sizes += [torch.Size(-(-side >> n) for side in hidden.size) for n in reversed(range(doublings))]
+        skips: list[Tensor | None] = [*(reversed(finer) if self.skips else [None] * len(finer)), *[None] * doublings]
+        for step, skip, size in zip(self.steps, skips, sizes, strict=True):
+            maps = step(maps, skip, size)
+        found: Tensor = self.output(maps)
+        return found
+
+    def count(self, target: Target) -> int:
+        return int(target.mask.sum())
+
+    def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
+        """A sum over the pixels that count; each picture's Dice counts as often as it has pixels."""
+        config, scores = self.config, self.forward(hidden).float()
+        right = target.tokens.masked_fill(~target.mask, -100)
+        assert isinstance(self.class_weights, Tensor)
+        total = scores.new_zeros(())
+        if config.cross_entropy or config.focal:
+            weights = self.class_weights if config.class_weights else None
+            surprise = F.cross_entropy(scores, right, weights, reduction="none")  # 0 where a pixel does not count
+            total = total + config.cross_entropy * surprise.sum()
+        if config.focal:
+            chance = scores.softmax(1).gather(1, target.tokens[:, None])[:, 0]
+            unsure = (1 - chance).clamp(min=1e-7)  # a root of 0 has no gradient
+            total = total + config.focal * (unsure**config.focal_power * surprise).sum()
+        if config.dice:
+            pixels = target.mask.sum((1, 2))
+            total = total + config.dice * (_dice(scores.softmax(1), target) * pixels).sum()
+        return Loss(total, self.count(target))
+
+    @torch.no_grad()
+    def predict(self, hidden: Hidden, options: object = None) -> list[Painted]:
+        best = self.forward(hidden).float().log_softmax(1).max(1)
+        scores = best.values.mean((1, 2)).tolist()
+        pixels = best.indices.to(torch.uint8).cpu().numpy()
+        return [Painted(one, score) for one, score in zip(pixels, scores, strict=True)]
+
+
+def _dice(chances: Tensor, target: Target) -> Tensor:
+    """(rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that a picture shows."""
+    right = F.one_hot(target.tokens, chances.shape[1]).permute(0, 3, 1, 2) * target.mask[:, None]
+    both = (chances * right).sum((2, 3))
+    sizes = (chances * target.mask[:, None]).sum((2, 3)) + right.sum((2, 3))
+    shown = right.any(3).any(2)
+    overlap = torch.where(shown, 2 * both / sizes.clamp(min=1e-6), 0.0)
+    return 1 - overlap.sum(1) / shown.sum(1).clamp(min=1)

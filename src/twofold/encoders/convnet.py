@@ -1,0 +1,75 @@
+"""A convolutional network that reads a picture in stages, each half as fine as the one before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from twofold.config import EncoderPart
+from twofold.layers.convolutions import Activation, Convolution, PictureNorm, Residual, channels_last, read_pyramid
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+
+@dataclass(frozen=True)
+class Config(EncoderPart):
+    """Settings of the convolutional encoder."""
+
+    reads: ClassVar[Literal["text", "picture"]] = "picture"
+    widths: tuple[int, ...] = (32, 64, 128, 256)
+    """Channels of each stage, from fine to coarse."""
+    blocks: int = 2
+    """Pairs of convolutions in a stage, each with a way around it."""
+    stem: Literal[1, 2, 4] = 2
+    """How many pixels high and wide a place of the finest map is."""
+    norm: PictureNorm = "batch"
+    """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    activation: Activation = "relu"
+    """What follows each convolution."""
+    dropout: float = 0.0
+    """Share of values set to zero on the states and the summary."""
+
+    def __post_init__(self) -> None:
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"widths {list(self.widths)}: at least one stage, each at least 1 wide")
+
+    def spec(self) -> HiddenSpec:
+        last = self.widths[-1]
+        return HiddenSpec(states=last, summary=last, maps=self.widths, stride=self.stem)
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> ConvnetEncoder:
+        return ConvnetEncoder(self, needs)
+
+
+class ConvnetEncoder(Encoder):
+    """A map after each stage; the places of the last one are the states, and their mean is the summary."""
+
+    def __init__(self, config: Config, needs: frozenset[str]) -> None:
+        super().__init__()
+        self.needs, self.dropout = needs, config.dropout
+        first, norm, activation = config.widths[0], config.norm, config.activation
+        strides = [2] * (config.stem.bit_length() - 1) or [1]
+        channels = [3, *[first] * len(strides)]
+        self.stem = nn.Sequential(
+            *(
+                Convolution(before, after, norm, activation, stride=stride)
+                for before, after, stride in zip(channels, channels[1:], strides, strict=False)
+            )
+        )
+        self.stages = nn.ModuleList()
+        before = first
+        for number, width in enumerate(config.widths):
+            blocks = [Residual(before, width, norm, activation, stride=2 if number else 1)]
+            blocks += [Residual(width, width, norm, activation) for _ in range(config.blocks - 1)]
+            self.stages.append(nn.Sequential(*blocks))
+            before = width
+
+    def forward(self, batch: Batch) -> Hidden:
+        pixels = batch.picture()
+        found: Tensor = self.stem(channels_last(pixels))
+        maps = []
+        for stage in self.stages:
+            found = stage(found)
+            maps.append(found)
+        return read_pyramid(tuple(maps), pixels, self.needs, self.dropout if self.training else 0.0)

@@ -1,0 +1,122 @@
+"""A network of the `timm` package that reads a picture: its name is enough, its weights may come from a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from twofold import storage
+from twofold.config import EncoderPart
+from twofold.errors import TwofoldError
+from twofold.layers.convolutions import channels_last, read_pyramid
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+_STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Config(EncoderPart):
+    """Settings of a network from timm."""
+
+    reads: ClassVar[Literal["text", "picture"]] = "picture"
+    name: str = "resnet18"
+    """Its name there; it must give maps that halve from one to the next, as resnet18, convnext_tiny, ... do."""
+    weights: str | None = None
+    """What it starts from: a local .safetensors file, or `hub` for what timm publishes under the name."""
+    frozen: bool = False
+    """Whether its weights stay as they are."""
+    dropout: float = 0.0
+    """Share of values set to zero on the states and the summary."""
+    channels: tuple[int, ...] | None = None
+    """Of each map; found out from the network, and kept so that a saved model is known without it."""
+    stride: int = 2
+    """How many pixels high and wide a place of the finest map is; found out likewise."""
+
+    def __post_init__(self) -> None:
+        if self.weights not in (None, "hub") and Path(str(self.weights)).suffix != ".safetensors":
+            raise ValueError(f"weights {self.weights}: a .safetensors file, or hub")
+
+    def gives(self) -> frozenset[str]:
+        return frozenset({"states", "summary", "maps", "finish"})
+
+    def spec(self) -> HiddenSpec:
+        if self.channels is None:
+            return self.settled().spec()
+        last = self.channels[-1]
+        return HiddenSpec(states=last, summary=last, maps=self.channels, stride=self.stride)
+
+    def settled(self) -> Self:
+        if self.channels is not None:
+            return self
+        about = _network(self.name).feature_info
+        strides = about.reduction()
+        if any(after != 2 * before for before, after in pairwise(strides)) or strides[0] not in (1, 2, 4):
+            raise TwofoldError(f"encoder.name={self.name}: its maps do not halve from one to the next ({strides})")
+        return dataclasses.replace(self, channels=tuple(about.channels()), stride=strides[0])
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> TimmEncoder:
+        return TimmEncoder(self, needs)
+
+    def fill(self, encoder: Encoder) -> None:
+        if self.weights is None:
+            return
+        own = encoder.get_submodule("network").state_dict()
+        if self.weights == "hub":
+            found = _network(self.name, pretrained=True).state_dict()
+        else:
+            found = storage.read_tensors(Path(self.weights), "give a file that timm's weights were saved in")
+        # Where only the maps are wanted, timm calls stages.0 stages_0; the head for its labels is left over.
+        given = {name: found.get(name, found.get(_STAGE.sub(r"\1.\2.", name))) for name in own}
+        wrong = [f"{name} is missing" for name, value in given.items() if value is None]
+        wrong += [
+            f"{name} is {tuple(value.shape)}, not {tuple(own[name].shape)}"
+            for name, value in given.items()
+            if value is not None and value.shape != own[name].shape
+        ]
+        if wrong:
+            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {'; '.join(wrong[:5])}{more}")
+        encoder.get_submodule("network").load_state_dict(given)
+
+
+class TimmEncoder(Encoder):
+    """A map after each stage; the places of the last one are the states, and their mean is the summary."""
+
+    def __init__(self, config: Config, needs: frozenset[str]) -> None:
+        super().__init__()
+        self.needs, self.dropout, self.frozen = needs, config.dropout, config.frozen
+        self.network = _network(config.name)
+        self.network.requires_grad_(not config.frozen)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        self.network.train(mode and not self.frozen)  # what does not learn does not count statistics either
+        return self
+
+    def forward(self, batch: Batch) -> Hidden:
+        pixels = batch.picture()
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            maps: list[Tensor] = self.network(channels_last(pixels))
+        return read_pyramid(tuple(maps), pixels, self.needs, self.dropout if self.training else 0.0)
+
+
+def _network(name: str, **settings: Any) -> Any:
+    try:
+        import timm  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise TwofoldError("encoder.kind=timm needs `pip install twofold[timm]`") from None
+    try:
+        return timm.create_model(name, features_only=True, **{"pretrained": False, **settings})
+    except RuntimeError as error:
+        if "Unknown model" in str(error):
+            raise TwofoldError(
+                f"encoder.name={name}: timm has no such network; timm.list_models() names them"
+            ) from None
+        raise

@@ -1,0 +1,122 @@
+"""A vision Transformer: patches of a picture, and perhaps the beginning of a text, all of which see each other."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.config import EncoderPart
+from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
+from twofold.layers.convolutions import Convolution, PictureNorm, channels_last
+from twofold.layers.dropout import dropout
+from twofold.layers.positions import sinusoids
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+
+
+@dataclass(frozen=True)
+class Config(BlockSettings, EncoderPart):
+    """Settings of the vision Transformer."""
+
+    reads: ClassVar[Literal["text", "picture"]] = "picture"
+    patch: int = 16
+    """Height and width of a patch in pixels; a picture that patches do not divide is brought to the nearest size."""
+    stem: Literal["linear", "convolutions"] = "linear"
+    """What a patch passes through: one linear map, or convolutions that halve the picture until patches are left."""
+    stem_norm: PictureNorm = "batch"
+    """With convolutions: BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    prefix: bool = False
+    """Whether the beginning of a text can be read together with the picture."""
+    grid: int = 64
+    """With learned positions: the most rows and columns of patches."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.positions == "rotary":
+            raise ValueError("positions: rotary turns by one number, and patches have two; use sinusoidal or learned")
+        if self.positions == "sinusoidal" and self.width % 4:
+            raise ValueError(f"sinusoidal positions of rows and columns need a width of a multiple of 4: {self.width}")
+        if self.stem == "convolutions" and self.patch & (self.patch - 1):
+            raise ValueError(
+                f"stem: convolutions halve the picture, so patch must be 1, 2, 4, 8, ..., not {self.patch}"
+            )
+
+    def spec(self) -> HiddenSpec:
+        return HiddenSpec(states=self.width, summary=self.width)
+
+    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> VisionTransformer:
+        return VisionTransformer(self, vocabulary, needs)
+
+
+class VisionTransformer(Encoder):
+    """States of the patches, then those of the text; the summary is the mean of all."""
+
+    def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
+        super().__init__()
+        self.needs, self.config = needs, config
+        self.stem = _stem(config)
+        if config.positions == "learned":
+            self.rows = nn.Parameter(torch.randn(config.grid, config.width) * config.width**-0.5)
+            self.columns = nn.Parameter(torch.randn(config.grid, config.width) * config.width**-0.5)
+        if config.prefix:
+            self.embedding = make_embedding(vocabulary.size, config.width)
+            self.embed = Embed(config.positions, config.width, vocabulary.limit, config.dropout)
+            self.kind = nn.Parameter(torch.randn(config.width) * config.width**-0.5)
+        self.blocks = nn.ModuleList(EncoderBlock(config) for _ in range(config.layers))
+        self.norm = config.make_last_norm()
+
+    def forward(self, batch: Batch) -> Hidden:
+        pixels = batch.picture()
+        patches: Tensor = self.stem(channels_last(self._divided(pixels)))  # (rows, width, patch rows, patch columns)
+        grid = (patches.shape[2], patches.shape[3])
+        states = (patches + self._positions(grid, patches)).flatten(2).transpose(1, 2)
+        states = dropout(states.contiguous(), self.config.dropout, self.training)
+        mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        if self.config.prefix and batch.tokens.shape[1]:
+            states = torch.cat([states, self.embed(self.embedding(batch.tokens)) + self.kind], 1)
+            mask = torch.cat([mask, batch.mask], 1)
+        for block in self.blocks:
+            states = block(states, mask, False, None)
+        if self.norm is not None:
+            states = self.norm(states, mask)
+        summary = None
+        if "summary" in self.needs:
+            summary = states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+        kept = states if "states" in self.needs else None
+        return Hidden(mask=mask, states=kept, summary=summary, size=(pixels.shape[2], pixels.shape[3]), grid=grid)
+
+    def _divided(self, pixels: Tensor) -> Tensor:
+        """The pictures in a size that the patches divide."""
+        patch, sides = self.config.patch, pixels.shape[2:]
+        wanted = [max(1, round(side / patch)) * patch for side in sides]
+        if self.config.positions == "learned":
+            wanted = [min(side, self.config.grid * patch) for side in wanted]
+        if wanted == list(sides):
+            return pixels
+        return F.interpolate(pixels, wanted, mode="bilinear", antialias=True)
+
+    def _positions(self, grid: tuple[int, int], patches: Tensor) -> Tensor:
+        """(width, rows, columns): where a patch stands."""
+        height, width = grid
+        if self.config.positions == "learned":
+            return (self.rows[:height, None] + self.columns[None, :width]).permute(2, 0, 1)
+        if self.config.positions == "none":
+            return patches.new_zeros(())
+        half = self.config.width // 2
+        down, across = sinusoids(height, half).to(patches), sinusoids(width, half).to(patches)
+        both = [down[:, None].expand(-1, width, -1), across[None].expand(height, -1, -1)]
+        return torch.cat(both, -1).permute(2, 0, 1)
+
+
+def _stem(config: Config) -> nn.Module:
+    """From pixels to (rows, width, patch rows, patch columns)."""
+    if config.stem == "linear":
+        return nn.Conv2d(3, config.width, config.patch, config.patch)
+    halvings = config.patch.bit_length() - 1
+    widths = [3, *(max(8, config.width >> (halvings - 1 - n)) for n in range(halvings))]
+    halve = [Convolution(a, b, config.stem_norm, "relu", stride=2) for a, b in itertools.pairwise(widths)]
+    return nn.Sequential(*halve, nn.Conv2d(widths[-1], config.width, 1))

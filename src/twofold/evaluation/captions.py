@@ -1,0 +1,26 @@
+"""Captions against all captions that people gave: BLEU-1 to 4, CIDEr and ROUGE-L."""
+
+from __future__ import annotations
+
+from twofold.data.picture_fields import CaptionField
+from twofold.evaluation.caption_scores import bleu, cider, rouge_l
+from twofold.evaluation.judge import Judged
+from twofold.evaluation.report import Report
+
+METRICS = ("bleu1", "bleu2", "bleu3", "bleu4", "cider", "rouge_l")
+
+
+def measure(judged: Judged) -> Report:
+    """Let the model describe every picture, then compare."""
+    model = judged.model
+    field: CaptionField = model.targets[judged.decoder]
+    references = [field.texts(row) for row in judged.rows]
+    pictures = [row.values[model.source.column] for row in judged.rows]
+    predictions = model.predict(pictures, judged.options, judged.decoder, judged.progress)
+    written = [prediction.output for prediction in predictions]
+    metrics = {
+        **bleu(written, references),
+        "cider": cider(written, references),
+        "rouge_l": rouge_l(written, references),
+    }
+    return Report(metrics, len(written))

@@ -1,0 +1,93 @@
+"""The layers of networks that read pictures: convolutions with their norms, and ways around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.layers.dropout import dropout
+from twofold.types import Hidden
+
+PictureNorm = Literal["batch", "group"]
+Activation = Literal["relu", "silu", "gelu"]
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu_, "silu": F.silu, "gelu": F.gelu}
+_GROUP = 8
+"""Channels that GroupNorm normalises together."""
+
+
+class PictureBatchNorm(nn.BatchNorm2d):
+    """BatchNorm over the pixels of all pictures; a single pixel has no spread, so it is held against what was seen."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        if self.training and maps.numel() == maps.shape[1]:
+            return F.batch_norm(maps, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        return super().forward(maps)
+
+
+def picture_norm(kind: PictureNorm, channels: int) -> nn.Module:
+    """BatchNorm, or GroupNorm where the gradients of parts of a batch must add up to those of the whole."""
+    if kind == "batch":
+        return PictureBatchNorm(channels)
+    return nn.GroupNorm(channels // _GROUP if channels % _GROUP == 0 else 1, channels)
+
+
+class Convolution(nn.Module):
+    """A convolution, its norm, and perhaps an activation."""
+
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        norm: PictureNorm,
+        activation: Activation | None,
+        size: int = 3,
+        stride: int = 1,
+    ) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)
+        self.norm = picture_norm(norm, width)
+        self.activation = activation
+        nn.init.kaiming_normal_(self.convolution.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, maps: Tensor) -> Tensor:
+        maps = self.norm(self.convolution(maps))
+        return _ACTIVATIONS[self.activation](maps) if self.activation else maps
+
+
+class Residual(nn.Module):
+    """Two convolutions and a way around them (He et al., 2015)."""
+
+    def __init__(self, channels: int, width: int, norm: PictureNorm, activation: Activation, stride: int = 1) -> None:
+        super().__init__()
+        self.first = Convolution(channels, width, norm, activation, stride=stride)
+        self.second = Convolution(width, width, norm, None)
+        same = channels == width and stride == 1
+        self.around = None if same else Convolution(channels, width, norm, None, size=1, stride=stride)
+        self.activation = activation
+
+    def forward(self, maps: Tensor) -> Tensor:
+        around = maps if self.around is None else self.around(maps)
+        return _ACTIVATIONS[self.activation](self.second(self.first(maps)) + around)
+
+
+def channels_last(maps: Tensor) -> Tensor:
+    """The same numbers in the order in which convolutions read them fastest."""
+    return maps.contiguous(memory_format=torch.channels_last)
+
+
+def read_pyramid(maps: tuple[Tensor, ...], pixels: Tensor, needs: frozenset[str], share: float) -> Hidden:
+    """What a pyramid of maps gives: the maps, the places of the last one, and their mean."""
+    rows, _, height, width = maps[-1].shape
+    mask = torch.ones(rows, height * width, dtype=torch.bool, device=pixels.device)
+    size = (pixels.shape[2], pixels.shape[3])
+    states = summary = None
+    if needs & {"states", "summary"}:
+        places = dropout(maps[-1].flatten(2).transpose(1, 2).contiguous(), share, bool(share))
+        states = places if "states" in needs else None
+        summary = places.mean(1) if "summary" in needs else None
+    kept = maps if "maps" in needs else None
+    return Hidden(mask=mask, states=states, summary=summary, maps=kept, size=size, grid=(height, width))

@@ -1,0 +1,199 @@
+"""Pictures → masks or captions as a recipe: folders, archives and tables of pictures, and how they are looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.config import DecoderPart, unstructure
+from twofold.data.batches import hold_out
+from twofold.data.cache import Cache
+from twofold.data.fields import Field, TooLong
+from twofold.data.files import Row
+from twofold.data.picture_fields import MaskField, NameField
+from twofold.data.picture_rows import NAME, PictureRows
+from twofold.data.pictures import files_of, pictures_fingerprint, read_pictures
+from twofold.data.views import Augment, PictureSettings
+from twofold.errors import TwofoldError
+from twofold.evaluation import evaluate
+from twofold.generate.options import GenerateOptions
+from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.model.config import MAIN, SOURCE, MaskSettings
+from twofold.progress import bar
+from twofold.recipe.base import Recipe, Split
+from twofold.recipe.text import make_tokenizers, with_slots
+from twofold.training.config import PictureTrainConfig
+
+
+@dataclass(frozen=True)
+class PictureData:
+    """What to learn from."""
+
+    train: str
+    """A table that names pictures, a folder of pictures, or a folder inside a zip archive: images.zip/train."""
+    pictures: str | None = None
+    """The folder or archive of the pictures that a table names; the table's own folder unless given."""
+    image: str = "image"
+    """The column of a table that names the picture."""
+    target: str | tuple[str, ...] = "mask"
+    """The column that names the mask, or the columns of the captions; in a folder masks lie in `masks/`."""
+    dev: str | None = None
+    """Rows to judge by while training, of the same form."""
+    held_out: int = 0
+    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    picture: PictureSettings = field(default_factory=PictureSettings)
+    """Size, normalisation, and what happens to a picture that cannot be used."""
+    augment: Augment = field(default_factory=Augment)
+    """Random views while training."""
+    classes: tuple[str, ...] = ()
+    """With masks: the names of the classes, in the order of their numbers."""
+    first_class: int = 0
+    """With masks: the number of the first class."""
+    ignore: int | None = None
+    """With masks: the number of pixels that do not count."""
+    max_target: int = 50
+    """With captions: the most tokens of one."""
+    too_long: TooLong = "cut"
+    """What happens to longer ones: cut loses their tail and counts them in the log, refuse ends with the line."""
+    prefix: float = 0.0
+    """With a `vit` that reads a prefix: how often a picture is read with the beginning of one of its captions, of a
+    length drawn evenly from 0, whose rest is then to be written; otherwise with none, and all captions are."""
+
+    def __post_init__(self) -> None:
+        if self.dev and self.held_out:
+            raise ValueError("give dev or held_out, not both")
+        if self.held_out < 0 or self.max_target < 1 or not 0 <= self.prefix <= 1:
+            raise ValueError("held_out must be at least 0, max_target at least 1, prefix from 0 to 1")
+        self.masks()  # says what is wrong with them
+
+    def masks(self) -> MaskSettings | None:
+        """What the numbers of a mask stand for, if classes are named."""
+        return MaskSettings(self.classes, self.first_class, self.ignore) if self.classes else None
+
+
+@dataclass(frozen=True)
+class PictureRecipe(Recipe):
+    """A recipe whose encoder reads pictures."""
+
+    data: PictureData
+    decoder: DecoderPart | None = None
+    """The part that writes `data.target`."""
+    decoders: dict[str, DecoderSlot] | None = None
+    """Instead: several parts over one encoder, by name, each with its `target` and `weight`."""
+    train: PictureTrainConfig = field(default_factory=PictureTrainConfig)
+    generate: GenerateOptions = field(default_factory=GenerateOptions)
+    """How the trained model writes captions unless told otherwise; evaluation while training is greedy."""
+
+    def __post_init__(self) -> None:
+        if (self.decoder is None) == (not self.decoders):
+            raise ValueError("give either `decoder` or `decoders`")
+        if self.data.prefix and not getattr(self.encoder, "prefix", False):
+            raise ValueError("data.prefix needs an encoder that reads a text as well: kind: vit, prefix: true")
+
+    @classmethod
+    def prepared(cls, content: dict[str, Any]) -> dict[str, Any]:
+        return with_slots(content)
+
+    def plain(self) -> dict[str, Any]:
+        content: dict[str, Any] = unstructure(self)
+        for slot in (content["decoders"] or {}).values():
+            slot.update(slot.pop("part"))
+        return {key: value for key, value in content.items() if value is not None}
+
+    def check(self) -> None:
+        self.model_config().check()
+
+    def model_config(self) -> ModelConfig:
+        """What the model is built from."""
+        data = self.data
+        return ModelConfig(
+            encoder=self.encoder,
+            decoders=self.decoders or {MAIN: DecoderSlot(self.decoder or DecoderPart(), data.target)},
+            source=data.image,
+            max_source=data.max_target,
+            max_target=data.max_target,
+            too_long=data.too_long,
+            generate=self.generate,
+            picture=data.picture,
+            mask=data.masks(),
+        )
+
+    def model(self, folder: Path) -> Model:
+        config = self.model_config()
+        written = {name: slot.target for name, slot in config.decoders.items() if slot.part.writes == "text"}
+        columns = {name: "\t".join([one] if isinstance(one, str) else one) for name, one in written.items()}
+        tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts) if columns else {}
+        model = Model(dataclasses.replace(config, encoder=self.encoder.settled()), tokenizers)
+        self.encoder.fill(model.encoder)
+        return model
+
+    def cache(self, model: Model) -> Cache:
+        fields: dict[str, Field] = {NAME: NameField(model.source.column), SOURCE: model.source}
+        for name, target in model.targets.items():
+            if isinstance(target, MaskField):
+                fields[f"{NAME}_{name}"] = NameField(target.column)
+            fields[name] = target
+        key = pictures_fingerprint(self.data.train, self.data.pictures, self.data.image, self._mask())
+        with bar("looking through the pictures", None) as report:
+            return Cache.of(self.data.train, fields, report, self._read, key)
+
+    def split(self, cache: Cache, model: Model) -> Split:
+        """The rows that can be used, but for those that are held out."""
+        usable = np.ones(cache.rows, bool)
+        for name in (SOURCE, *model.targets):
+            usable &= cache.columns[name].lengths > 0
+        rows = np.flatnonzero(usable)
+        if not len(rows):
+            raise TwofoldError(f"{self.data.train}: no row can be used")
+        if len(rows) < cache.rows:
+            left = cache.rows - len(rows)
+            warnings.warn(f"{self.data.train}: {left:,} of {cache.rows:,} rows cannot be used", stacklevel=2)
+        if self.data.dev:
+            return Split(rows, list(model.read(self.data.dev, self.data.pictures)))
+        if self.data.held_out >= len(rows):
+            raise TwofoldError(f"data.held_out={self.data.held_out}: only {len(rows)} rows can be used")
+        kept, held = hold_out(len(rows), self.data.held_out, self.train.seed)
+        wanted = set(rows[held].tolist())
+        judged = [row for number, row in enumerate(self._read(self.data.train)) if number in wanted]
+        return Split(rows[kept], judged)
+
+    def rows(self, cache: Cache, rows: NDArray[np.int64], model: Model) -> PictureRows:
+        data, batch, seed = self.data, self.train.batch_rows, self.train.seed
+        assert batch
+        files = files_of(data.train, data.pictures)
+        return PictureRows(cache, rows, files, model.source, model.targets, data.augment, data.prefix, batch, seed)
+
+    def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
+        """Judges by the loss alone unless the recipe picks the best model by what it writes."""
+        if not rows:
+            return None
+        families = ["likelihood"] if self.train.best in ("loss", "perplexity") else None
+        options = dataclasses.replace(self.generate, beam=1, n_best=1, sample=False)
+        return lambda model: evaluate(model, rows, options, families=families).metrics
+
+    def _read(self, where: Any) -> Iterator[Row]:
+        return read_pictures(where, self.data.pictures, self.data.image, self._mask())
+
+    def _mask(self) -> str | None:
+        """The column of the masks, if any are to be painted."""
+        slots = self.model_config().decoders.values()
+        return next((str(slot.target) for slot in slots if slot.part.writes == "mask"), None)
+
+    def _texts(self, columns: Sequence[str], report: Any) -> Iterator[str]:
+        for number, row in enumerate(self._read(self.data.train), start=1):
+            for column in (one for joined in columns for one in joined.split("\t")):
+                try:
+                    text = row.text(column)
+                except TwofoldError:
+                    if self.data.picture.broken == "refuse":
+                        raise
+                    continue
+                yield from [text] if isinstance(text, str) else text
+            report(number)

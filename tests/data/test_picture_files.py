@@ -1,0 +1,276 @@
+"""Pictures are found in folders, in archives and by tables; no name leads outside, and nothing is ever unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pictures import encoded, noise, write_files, write_zip
+from twofold.data import picture_files
+from twofold.data.files import Row
+from twofold.data.picture_files import PictureError, open_files
+from twofold.data.pictures import Picture, as_picture, pictures_fingerprint, read_pictures
+from twofold.errors import TwofoldError
+
+FILES = {
+    f"{part}/{kind}/{name}.png": encoded(noise(2, 3, number))
+    for part in ("train", "dev")
+    for kind in ("images", "masks")
+    for number, name in enumerate("ab")
+}
+PICTURE = encoded(noise(2, 3, 0))
+
+
+def names(rows: list[Row]) -> list[dict[str, str]]:
+    return [{key: value.name for key, value in row.values.items()} for row in rows]
+
+
+def read(where: str | Path, pictures: str | Path | None = None, mask: str | None = "mask") -> list[Row]:
+    return list(read_pictures(str(where), str(pictures) if pictures else None, "image", mask))
+
+
+@pytest.fixture(params=["folder", "archive"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The same files in a folder and in an archive."""
+    if request.param == "folder":
+        return write_files(tmp_path / "pictures", FILES)
+    return write_zip(tmp_path / "pictures.zip", FILES)
+
+
+def test_a_folder_or_a_folder_in_an_archive_gives_pictures_with_their_masks(place: Path) -> None:
+    rows = read(place / "train")
+    assert names(rows) == [{"image": f"images/{name}.png", "mask": f"masks/{name}.png"} for name in "ab"]
+    assert [row.place for row in rows] == [f"{place}/train/images/{name}.png" for name in "ab"]
+    assert (rows[1].values["mask"].numbers() == noise(2, 3, 1)).all()
+
+
+def test_without_masks_all_pictures_of_a_folder_are_read(place: Path) -> None:
+    (place / "notes.txt").write_text("no picture") if place.is_dir() else None
+    assert [one["image"] for one in names(read(place, mask=None))] == sorted(FILES)
+
+
+def test_a_single_picture_may_lie_in_an_archive(place: Path) -> None:
+    found = as_picture(place / "train/images/b.png", "input")
+    assert (np.asarray(found.image())[..., 0] == noise(2, 3, 1)).all()
+    with pytest.raises(PictureError, match=r"none\.png"):
+        as_picture(place / "train/images/none.png", "input").image()
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz"])
+def test_a_table_names_pictures_in_its_own_folder_or_elsewhere(place: Path, tmp_path: Path, ending: str) -> None:
+    rows = [{"image": f"images/{name}.png", "mask": f"masks/{name}.png", "said": f"a {name}"} for name in "ba"]
+    lines = [json.dumps(row) for row in rows]
+    if ".tsv" in ending:
+        lines = ["image\tmask\tsaid", *("\t".join(row.values()) for row in rows)]
+    content = ("\n".join(lines) + "\n").encode()
+    tables = [tmp_path / f"rows{ending}"] + ([place / "train" / f"rows{ending}"] if place.is_dir() else [])
+    for table in tables:
+        table.write_bytes(gzip.compress(content) if ending.endswith(".gz") else content)
+        found = read(table, place / "train" if table.parent == tmp_path else None)
+        assert [row.values["said"] for row in found] == ["a b", "a a"]
+        assert [row.values["image"].name for row in found] == ["images/b.png", "images/a.png"]
+        assert (found[0].values["mask"].numbers() == noise(2, 3, 1)).all()
+
+
+def test_a_row_that_names_no_picture_lacks_it(tmp_path: Path) -> None:
+    table = tmp_path / "rows.jsonl"
+    table.write_text('{"image": "", "mask": "m.png"}\n{"image": ["a", "b"], "mask": 7}\n{"said": "x"}\n')
+    assert [set(row.values) for row in read(table)] == [{"mask"}, set(), {"said"}]
+
+
+def test_a_place_without_pictures_is_named(tmp_path: Path) -> None:
+    write_files(tmp_path / "pictures", {"a.png": PICTURE, "masks/a.png": PICTURE})
+    write_zip(tmp_path / "pictures.zip", {"a.txt": b"x"})
+    for where, said in {
+        "pictures": "holds no images/ with pictures and masks/",
+        "pictures.zip": "holds no images/",
+        "pictures.zip/none": "holds no images/",
+        "none/rows.tsv": "no such folder or zip archive",
+        "none.tsv": "cannot be read",
+        "none.zip/train": "no such folder or zip archive",
+    }.items():
+        with pytest.raises(TwofoldError, match=said):
+            read(tmp_path / where)
+    with pytest.raises(TwofoldError, match="holds no pictures"):
+        read(tmp_path / "pictures.zip", mask=None)
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.png", "a/../../evil.png", "/etc/evil.png", "a\\..\\..\\evil.png", "C:\\evil.png"]
+)
+def test_a_name_that_leads_outside_is_refused(tmp_path: Path, name: str) -> None:
+    write_files(tmp_path, {"evil.png": PICTURE, "pictures/a/x.png": PICTURE})
+    archive = write_zip(tmp_path / "pictures.zip", {name: PICTURE, "a.png": PICTURE})
+    before = sorted(tmp_path.rglob("*"))
+    rows = read(archive, mask=None)
+    assert len(rows) == 2  # it is there, so that it can be named
+    for files in (open_files(tmp_path / "pictures"), open_files(archive)):
+        with pytest.raises(PictureError) as caught:
+            Picture(files, name).image()
+        assert repr(name) in str(caught.value)
+        assert str(caught.value).startswith(str(tmp_path / "pictures"))
+        assert str(caught.value).endswith(" leads outside")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_name_with_a_zero_byte_is_refused(tmp_path: Path) -> None:
+    for files in (open_files(tmp_path), open_files(write_zip(tmp_path / "p.zip", {"a.png": PICTURE}))):
+        with pytest.raises(PictureError, match="leads outside"):
+            Picture(files, "a.png\0.jpg").image()
+
+
+def test_a_link_in_a_folder_is_read_like_the_file_it_leads_to(tmp_path: Path) -> None:
+    # Whoever may put a link into the folder could put the picture there; a name in a table is another's word.
+    write_files(tmp_path, {"outside/a.png": PICTURE, "pictures/b.png": PICTURE})
+    (tmp_path / "pictures/link.png").symlink_to(tmp_path / "outside/a.png")
+    (tmp_path / "pictures/text.png").symlink_to("/etc/passwd")
+    (tmp_path / "pictures/nowhere.png").symlink_to(tmp_path / "none.png")
+    (tmp_path / "pictures/circle.png").symlink_to(tmp_path / "pictures/circle.png")
+    files = open_files(tmp_path / "pictures")
+    assert files.names() == ["b.png", "link.png", "text.png"]
+    assert Picture(files, "link.png").size() == (2, 3)
+    for name, said in {
+        "text.png": "not a PNG",
+        "nowhere.png": "cannot be read",
+        "circle.png": "cannot be read",
+    }.items():
+        with pytest.raises(PictureError, match=f"{name}: {said}"):
+            Picture(files, name).image()
+
+
+def test_a_link_in_an_archive_is_a_text_and_no_picture(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("a.png")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr(link, str(write_files(tmp_path, {"b.png": PICTURE}) / "b.png"))
+    with pytest.raises(PictureError, match=r"p.zip/a.png: not a PNG"):
+        Picture(open_files(tmp_path / "p.zip"), "a.png").image()
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "folder.jpg").mkdir()
+    os.mkfifo(tmp_path / "pipe.jpg")
+    files = open_files(tmp_path)
+    assert files.names() == []
+    for name in ("folder.jpg", "pipe.jpg"):
+        with pytest.raises(PictureError, match=f"{name}: not a file"):
+            files.read(name)
+
+
+def test_a_file_of_too_many_bytes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture_files, "LARGEST_FILE", 5 << 20)
+    large = bytes(5 << 20) + b"x"
+    folder = write_files(tmp_path, {"large.png": large})
+    archive = write_zip(tmp_path / "p.zip", {"large.png": large})
+    assert archive.stat().st_size < 1 << 16
+    for files in (open_files(folder), open_files(archive)):
+        with pytest.raises(PictureError, match=r"large\.png: a file of over 5 MiB"):
+            files.read("large.png")
+
+
+def lied(content: bytes) -> bytes:
+    """Says of its one entry that it is far smaller than what it inflates to."""
+    directory = content.rindex(b"PK\x01\x02")
+    return content[: directory + 24] + struct.pack("<I", 10) + content[directory + 28 :]
+
+
+def encrypted(content: bytes) -> bytes:
+    directory = content.rindex(b"PK\x01\x02")
+    return content[:6] + b"\x01" + content[7 : directory + 8] + b"\x01" + content[directory + 9 :]
+
+
+def changed(content: bytes) -> bytes:
+    place = content.index(b"IDAT")
+    return content[:place] + b"iDAT" + content[place + 4 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "packing", "said"),
+    [
+        (lied, zipfile.ZIP_DEFLATED, "Bad CRC-32"),
+        (changed, zipfile.ZIP_STORED, "Bad CRC-32"),
+        (encrypted, zipfile.ZIP_DEFLATED, "encrypted"),
+    ],
+)
+def test_an_entry_that_cannot_be_unpacked_is_named(
+    tmp_path: Path, damage: Callable[[bytes], bytes], packing: int, said: str
+) -> None:
+    path = write_zip(tmp_path / "p.zip", {"in/a.png": PICTURE}, packing)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(PictureError, match=rf"p.zip/in/a.png: cannot be unpacked \(.*{said}"):
+        Picture(open_files(path / "in"), "a.png").image()
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04" + bytes(100), PICTURE])
+def test_an_archive_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "p.zip"
+    path.write_bytes(content)
+    for where in (path, path / "train"):
+        with pytest.raises(TwofoldError, match=r"p\.zip: not a zip archive that can be read"):
+            read(where)
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_damage_anywhere_in_an_archive_is_one_line(tmp_path: Path, packing: int) -> None:
+    draw = np.random.default_rng(packing)
+    path = tmp_path / "p.zip"
+    whole = write_zip(path, {"images/é.png": PICTURE, "b.png": PICTURE}, packing).read_bytes()
+    for number in range(200):
+        content = bytearray(whole)
+        for place in draw.integers(0, len(content), 2):
+            content[place] = draw.integers(256)
+        path = tmp_path / f"{number}.zip"
+        path.write_bytes(content)
+        try:
+            for row in read(path, mask=None):
+                row.values["image"].image()
+        except TwofoldError as error:
+            assert str(error).startswith(str(path))  # noqa: PT017
+        path.unlink()
+
+
+def test_pictures_of_one_archive_share_its_handle(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "p.zip", {f"{number}.png": PICTURE for number in range(60)})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = [as_picture(path / f"{number}.png", "x") for number in range(60)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 20, limits[1]))
+    try:
+        assert {one.size() for one in found} == {(2, 3)}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_an_archive_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    for number in (1, 2):
+        path = write_zip(tmp_path / "p.zip", {"a.png": encoded(noise(number, 3))})
+        os.utime(path, ns=(number, number))
+        assert as_picture(path / "a.png", "x").size() == (number, 3)
+
+
+def test_the_fingerprint_tells_pictures_apart_and_minds_no_other_files(tmp_path: Path) -> None:
+    folder = write_files(tmp_path, {"a.png": PICTURE, "b.png": PICTURE})
+    table = folder / "rows.tsv"
+    table.write_text("image\ta\na.png\tx\nnone.png\ty\n../c.png\tz\n")
+
+    def found() -> str:
+        return pictures_fingerprint(str(table), None, "image", None)
+
+    first = found()
+    (folder / "log.jsonl").write_text("{}")
+    os.utime(folder / "b.png", ns=(1, 1))
+    assert found() == first
+    os.utime(folder / "a.png", ns=(1, 1))
+    second = found()
+    write_files(folder, {"none.png": PICTURE})
+    third = found()
+    table.write_text(table.read_text().replace("\tx", "\tw"))
+    assert len({first, second, third, found()}) == 4
