@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.config import DecoderPart, unstructure
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.fields import Field, TooLong
@@ -22,13 +21,12 @@ from twofold.data.picture_rows import NAME, PictureRows
 from twofold.data.pictures import files_of, pictures_fingerprint, read_pictures
 from twofold.data.views import Augment, PictureSettings
 from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
-from twofold.generate.options import GenerateOptions
-from twofold.model import DecoderSlot, Model, ModelConfig
-from twofold.model.config import MAIN, SOURCE, MaskSettings
+from twofold.model import Model, ModelConfig
+from twofold.model.config import SOURCE, MaskSettings
 from twofold.progress import bar
-from twofold.recipe.base import Recipe, Split
-from twofold.recipe.text import make_tokenizers, with_slots
+from twofold.recipe.base import Split
+from twofold.recipe.pair import PairRecipe
+from twofold.recipe.text import make_tokenizers
 from twofold.training.config import PictureTrainConfig
 
 
@@ -79,43 +77,23 @@ class PictureData:
 
 
 @dataclass(frozen=True)
-class PictureRecipe(Recipe):
+class PictureRecipe(PairRecipe):
     """A recipe whose encoder reads pictures."""
 
     data: PictureData
-    decoder: DecoderPart | None = None
-    """The part that writes `data.target`."""
-    decoders: dict[str, DecoderSlot] | None = None
-    """Instead: several parts over one encoder, by name, each with its `target` and `weight`."""
     train: PictureTrainConfig = field(default_factory=PictureTrainConfig)
-    generate: GenerateOptions = field(default_factory=GenerateOptions)
-    """How the trained model writes captions unless told otherwise; evaluation while training is greedy."""
 
     def __post_init__(self) -> None:
-        if (self.decoder is None) == (not self.decoders):
-            raise ValueError("give either `decoder` or `decoders`")
+        super().__post_init__()
         if self.data.prefix and not getattr(self.encoder, "prefix", False):
             raise ValueError("data.prefix needs an encoder that reads a text as well: kind: vit, prefix: true")
-
-    @classmethod
-    def prepared(cls, content: dict[str, Any]) -> dict[str, Any]:
-        return with_slots(content)
-
-    def plain(self) -> dict[str, Any]:
-        content: dict[str, Any] = unstructure(self)
-        for slot in (content["decoders"] or {}).values():
-            slot.update(slot.pop("part"))
-        return {key: value for key, value in content.items() if value is not None}
-
-    def check(self) -> None:
-        self.model_config().check()
 
     def model_config(self) -> ModelConfig:
         """What the model is built from."""
         data = self.data
         return ModelConfig(
             encoder=self.encoder,
-            decoders=self.decoders or {MAIN: DecoderSlot(self.decoder or DecoderPart(), data.target)},
+            decoders=self.slots,
             source=data.image,
             max_source=data.max_target,
             max_target=data.max_target,
@@ -170,21 +148,12 @@ class PictureRecipe(Recipe):
         files = files_of(data.train, data.pictures)
         return PictureRows(cache, rows, files, model.source, model.targets, data.augment, data.prefix, batch, seed)
 
-    def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
-        """Judges by the loss alone unless the recipe picks the best model by what it writes."""
-        if not rows:
-            return None
-        families = ["likelihood"] if self.train.best in ("loss", "perplexity") else None
-        options = dataclasses.replace(self.generate, beam=1, n_best=1, sample=False)
-        return lambda model: evaluate(model, rows, options, families=families).metrics
-
     def _read(self, where: Any) -> Iterator[Row]:
         return read_pictures(where, self.data.pictures, self.data.image, self._mask())
 
     def _mask(self) -> str | None:
         """The column of the masks, if any are to be painted."""
-        slots = self.model_config().decoders.values()
-        return next((str(slot.target) for slot in slots if slot.part.writes == "mask"), None)
+        return next((str(slot.target) for slot in self.slots.values() if slot.part.writes == "mask"), None)
 
     def _texts(self, columns: Sequence[str], report: Any) -> Iterator[str]:
         for number, row in enumerate(self._read(self.data.train), start=1):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.config import DecoderPart, unstructure
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.fields import TextField, TooLong
@@ -19,12 +18,11 @@ from twofold.data.files import Row, Where, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
 from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
-from twofold.generate.options import GenerateOptions
-from twofold.model import DecoderSlot, Model, ModelConfig
-from twofold.model.config import MAIN, SOURCE
+from twofold.model import Model, ModelConfig
+from twofold.model.config import SOURCE
 from twofold.progress import bar
-from twofold.recipe.base import Recipe, Split
+from twofold.recipe.base import Split
+from twofold.recipe.pair import PairRecipe
 
 
 @dataclass(frozen=True)
@@ -56,45 +54,24 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class TextRecipe(Recipe):
+class TextRecipe(PairRecipe):
     """A recipe whose decoders write text."""
 
     data: DataConfig
-    decoder: DecoderPart | None = None
-    """The part that writes `data.target`."""
-    decoders: dict[str, DecoderSlot] | None = None
-    """Instead: several parts over one encoder, by name, each with its `target` column and `weight`."""
     tie_embeddings: bool = False
     """Whether encoder and decoders share one table of token vectors; needs a shared vocabulary."""
-    generate: GenerateOptions = field(default_factory=GenerateOptions)
-    """How the trained model writes unless told otherwise; evaluation while training is greedy."""
 
     def __post_init__(self) -> None:
-        if (self.decoder is None) == (not self.decoders):
-            raise ValueError("give either `decoder` or `decoders`")
+        super().__post_init__()
         if self.tie_embeddings and not self.tokenizer.shared:
             raise ValueError("tie_embeddings needs tokenizer.shared=true")
-
-    @classmethod
-    def prepared(cls, content: dict[str, Any]) -> dict[str, Any]:
-        return with_slots(content)
-
-    def plain(self) -> dict[str, Any]:
-        content: dict[str, Any] = unstructure(self)
-        for slot in (content["decoders"] or {}).values():
-            slot.update(slot.pop("part"))
-        return {key: value for key, value in content.items() if value is not None}
-
-    def check(self) -> None:
-        self.model_config().check()
 
     def model_config(self) -> ModelConfig:
         """What the model is built from."""
         data = self.data
-        slots = self.decoders or {MAIN: DecoderSlot(self.decoder or DecoderPart(), data.target)}
         return ModelConfig(
             encoder=self.encoder,
-            decoders=slots,
+            decoders=self.slots,
             source=data.source,
             max_source=data.max_source,
             max_target=data.max_target,
@@ -140,34 +117,12 @@ class TextRecipe(Recipe):
         train = self.train
         return TrainingRows(cache, rows, model.source, model.targets, train.batch_tokens, train.batch_rows, train.seed)
 
-    def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
-        """Judges by the loss alone unless the recipe picks the best model by what it writes."""
-        if not rows:
-            return None
-        families = ["likelihood"] if self.train.best in ("loss", "perplexity") else None
-        options = replace(self.generate, beam=1, n_best=1, sample=False)
-        return lambda model: evaluate(model, rows, options, families=families).metrics
-
     def _texts(self, columns: Sequence[str], report: Any) -> Iterator[str]:
         for number, row in enumerate(read_rows(self.data.train), start=1):
             for column in columns:
                 text = row.text(column)
                 yield from [text] if isinstance(text, str) else text
             report(number)
-
-
-def with_slots(content: dict[str, Any]) -> dict[str, Any]:
-    """Put the settings of each of several decoders apart from its target and weight."""
-    slots = content.get("decoders")
-    if not isinstance(slots, dict):
-        return content
-    apart = {}
-    for name, slot in slots.items():
-        if not isinstance(slot, dict):
-            raise TwofoldError(f"recipe.decoders.{name}: needs `kind` and `target`")
-        own = {key: slot[key] for key in ("target", "weight") if key in slot}
-        apart[name] = {"part": {key: value for key, value in slot.items() if key not in own}, **own}
-    return {**content, "decoders": apart}
 
 
 def make_tokenizers(
