@@ -18,7 +18,8 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
-from twofold.types import Batch, DecoderConfig, EncoderConfig, Hidden, Mask, Prediction
+from twofold.results import Mask, Prediction
+from twofold.types import Batch, DecoderConfig, EncoderConfig, Hidden
 
 EXAMPLES: list[dict[str, Any]] = [
     {

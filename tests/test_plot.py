@@ -16,7 +16,7 @@ from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model.model import Looked
 from twofold.plot import draw, draw_attention, draw_glances, draw_mask, fonts_for, write_masks
-from twofold.types import Mask, Prediction
+from twofold.results import Mask, Prediction
 
 PRIVATE, UNASSIGNED = "\U000f0123", "\u0378"
 

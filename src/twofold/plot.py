@@ -19,7 +19,7 @@ from twofold.data.pictures import as_picture
 from twofold.errors import TwofoldError
 from twofold.model import Model
 from twofold.model.model import Looked
-from twofold.types import Mask, Prediction
+from twofold.results import Mask, Prediction
 
 DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")

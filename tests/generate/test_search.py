@@ -16,7 +16,8 @@ from twofold.errors import TwofoldError
 from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.generate.search import beam, write
-from twofold.types import DecoderConfig, Hidden, HiddenSpec, Hypothesis, Target, Vocabulary, Written
+from twofold.results import Hypothesis, Written
+from twofold.types import DecoderConfig, Hidden, HiddenSpec, Target, Vocabulary
 
 PAD, UNKNOWN, START, END = range(4)
 VOCABULARY = Vocabulary(size=11, limit=7, pad=PAD, unknown=UNKNOWN, start=START, end=END)

@@ -19,7 +19,8 @@ from twofold.decoders import bi, poly
 from twofold.index.bounds import Small
 from twofold.index.search import Best, Query, Stored, best_rows
 from twofold.model import Ranker
-from twofold.types import Contexts, HiddenSpec, Hit, RankingHead, Vocabulary
+from twofold.results import Hit
+from twofold.types import Contexts, HiddenSpec, RankingHead, Vocabulary
 
 Vectors = NDArray[np.float32]
 Scores = NDArray[np.float64]

@@ -14,7 +14,8 @@ from tests.index.common import TEXTS, candidates_of, check_hits, context_of, giv
 from twofold.data.tokenizer import TextTokenizer
 from twofold.index import Index, search, writer
 from twofold.model import Ranker
-from twofold.types import Contexts, Hits
+from twofold.results import Hits
+from twofold.types import Contexts
 
 ROWS, WIDTH = 4000, 64
 

@@ -17,7 +17,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.index import Index, writer
 from twofold.model import Ranker
-from twofold.types import Hits
+from twofold.results import Hits
 
 CONTEXT = "seven hundred"
 

@@ -20,7 +20,7 @@ from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
 from twofold.model.sides import MaskOutput
-from twofold.types import Painted
+from twofold.results import Painted
 
 SIZES = [(1, 1), (1, 9), (9, 1), (16, 16), (17, 5), (40, 31)]
 

@@ -118,7 +118,7 @@ def _plain(prediction: Any) -> dict[str, Any]:
 
 def _output(prediction: Any) -> Any:
     """A text as it is; of a mask its size and what it shows."""
-    from twofold.types import Mask
+    from twofold.results import Mask
 
     mask = prediction.output
     if not isinstance(mask, Mask):

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from twofold.config import DecoderPart
 from twofold.errors import TwofoldError
 from twofold.layers.convolutions import Activation, Convolution, PictureNorm
-from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Painted, Target
+from twofold.results import Painted
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
 
 
 @dataclass(frozen=True)

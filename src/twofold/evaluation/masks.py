@@ -9,7 +9,7 @@ from twofold.data.views import UNCOUNTED
 from twofold.evaluation.judge import Judged
 from twofold.evaluation.mask_scores import Confusion
 from twofold.evaluation.report import Report
-from twofold.types import Mask
+from twofold.results import Mask
 
 METRICS = ("pixel_accuracy", "miou", "dice")
 ROWS = 64

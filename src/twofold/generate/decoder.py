@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from twofold.generate.options import GenerateOptions
 from twofold.generate.search import State, Step, walk, write
-from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary, Written
+from twofold.results import Written
+from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 
 
 class TextDecoder(Decoder):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from twofold.generate.options import GenerateOptions
-from twofold.types import Hidden, Hypothesis, Vocabulary, Written
+from twofold.results import Hypothesis, Written
+from twofold.types import Hidden, Vocabulary
 
 
 class State(Protocol):

@@ -25,7 +25,8 @@ from twofold.index.store import SHARDS, Book, Entry
 from twofold.index.writer import Writer, build
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker, Text
-from twofold.types import Contexts, Hit, Hits
+from twofold.results import Hit, Hits
+from twofold.types import Contexts
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 Load = Callable[[str | Path], Ranker]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from twofold.model.ranker import Ranker, Text
-from twofold.types import Hits
+from twofold.results import Hits
 
 
 def cascade(

@@ -27,17 +27,8 @@ from twofold.model.config import SOURCE, ModelConfig
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.sides import TextOutput, output_of, source_field, source_of, target_field
 from twofold.progress import Report
-from twofold.types import (
-    Batch,
-    Decoder,
-    DecoderConfig,
-    Encoder,
-    EncoderConfig,
-    Example,
-    Hidden,
-    Loss,
-    Prediction,
-)
+from twofold.results import Prediction
+from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss
 
 PREDICT_TOKENS = 4096
 """Rows × longest × beam of one batch when predicting."""

@@ -28,7 +28,8 @@ from twofold.model.config import MAIN, SOURCE, RankerConfig
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.ranking import Pieces, add_gradients, losses_of
 from twofold.progress import Report
-from twofold.types import Contexts, DecoderConfig, Encoder, EncoderConfig, Hit, Hits, Loss, RankingHead, Vocabulary
+from twofold.results import Hit, Hits
+from twofold.types import Contexts, DecoderConfig, Encoder, EncoderConfig, Loss, RankingHead, Vocabulary
 
 READ_TOKENS = 1024
 """Rows × longest of one batch when reading without learning."""

@@ -17,7 +17,8 @@ from twofold.data.picture_rows import captions_target, masks_target
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model.config import SOURCE, ModelConfig
-from twofold.types import Batch, Classes, Mask, Painted, Prediction, Target, Vocabulary, Written
+from twofold.results import Mask, Painted, Prediction, Written
+from twofold.types import Batch, Classes, Target, Vocabulary
 
 
 class Source(Protocol):

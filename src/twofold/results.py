@@ -1,0 +1,102 @@
+"""What models answer: texts, masks, and the best of many candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One way a decoder would write the output."""
+
+    tokens: tuple[int, ...]
+    """Without the start and the end symbol."""
+    score: float
+    """The model's log-probability of these tokens, the end symbol included where it was written."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a text decoder made of one row, best hypothesis first."""
+
+    hypotheses: tuple[Hypothesis, ...]
+
+
+@dataclass(frozen=True)
+class Painted:
+    """What a decoder made of one picture: a class for each pixel."""
+
+    pixels: NDArray[np.uint8]
+    """(height, width) of class numbers, in the size in which the picture was read."""
+    score: float
+    """The mean log-probability of the chosen classes."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A class for each pixel of a picture."""
+
+    pixels: NDArray[np.uint8]
+    """(height, width) of class numbers."""
+    names: tuple[str, ...]
+    """What the classes are called."""
+
+    def shares(self) -> dict[str, float]:
+        """For each class that occurs the share of the pixels that belong to it, largest first."""
+        counts = np.bincount(self.pixels.ravel(), minlength=len(self.names))
+        order = sorted(np.flatnonzero(counts), key=lambda number: -counts[number])
+        return {self.names[number]: float(counts[number] / self.pixels.size) for number in order}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One input and what the model made of it."""
+
+    input: Any
+    output: Any
+    """A text, or a `Mask`."""
+    score: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+    """Further outputs with their scores, best first, where more than one was asked for."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One candidate and how well it fits."""
+
+    text: str
+    score: float
+    id: Any
+    """Its own id, or for plain text the number of its line from 1."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What else an index holds of it."""
+
+
+class Hits(Sequence[Hit]):
+    """The best candidates of one context, best first."""
+
+    def __init__(self, hits: Sequence[Hit], exact: bool, milliseconds: float) -> None:
+        self._hits = tuple(hits)
+        self.exact = exact
+        """Whether these are proven to be the best of all candidates."""
+        self.milliseconds = milliseconds
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Hit]: ...
+
+    def __getitem__(self, index: int | slice) -> Hit | Sequence[Hit]:
+        return self._hits[index]
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    def __repr__(self) -> str:
+        return f"Hits({list(self._hits)}, exact={self.exact})"
