@@ -157,11 +157,16 @@ def test_any_number_of_classes_can_be_drawn(tmp_path: Path, count: int) -> None:
 
 @pytest.mark.parametrize(("size", "words"), [*((size, 3) for size in SIZES), ((12, 16), 1), ((12, 16), 13)])
 def test_the_picture_is_drawn_once_for_each_word(tmp_path: Path, size: tuple[int, int], words: int) -> None:
-    written = [*(f"▁w{number}" for number in range(words - 1)), "</s>"]
-    draw_glances(Image.fromarray(some_picture(*size)), glances(written), tmp_path / "a.svg")
+    written = [piece for number in range(words) for piece in (f"▁w{number}", "ord")]
+    draw_glances(Image.fromarray(some_picture(*size)), glances([*written, "</s>"]), tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert all(f"<!-- {piece} -->" in drawn for piece in [*written[:-1], "&lt;/s&gt;"])
+    assert all(f"<!-- w{number}ord -->" in drawn for number in range(words))
     assert drawn.count("<image ") == words
+
+
+def test_a_caption_without_a_word_is_drawn_as_nothing(tmp_path: Path) -> None:
+    draw_glances(Image.fromarray(some_picture(12, 16)), glances(["</s>"]), tmp_path / "a.svg")
+    assert "<!-- (nothing) -->" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", ["unet", "attention_rnn", "transformer"])

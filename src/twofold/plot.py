@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from twofold import storage
@@ -23,6 +24,8 @@ from twofold.results import Mask, Prediction
 
 DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")
+SPACE = "▁"
+"""How a piece of text begins that begins a word."""
 
 
 def draw(model: Model, prediction: Prediction, path: Path, decoder: str | None = None) -> None:
@@ -49,16 +52,17 @@ def draw_attention(looked: Looked, path: Path) -> None:
 
 
 def draw_glances(image: Image, looked: Looked, path: Path) -> None:
-    """The picture once for each piece that was written, bright where it was looked at."""
-    columns = min(6, len(looked.written))
-    lines = -(-len(looked.written) // columns)
+    """The picture once for each word that was written, bright where it was looked at."""
+    words, glances = _by_word(looked)
+    columns = min(6, len(words))
+    lines = -(-len(words) // columns)
     high = 2.0 * _shape(image) + 0.35
-    with _figure(path, looked.written, (2.0 * columns, high * lines)) as canvas:
+    with _figure(path, words, (2.0 * columns, high * lines)) as canvas:
         axes = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
         for one in axes:
             one.axis("off")
-        for one, piece, weights in zip(axes, canvas.shown(looked.written), looked.weights, strict=False):
-            one.set_title(piece, fontsize=9)
+        for one, word, weights in zip(axes, canvas.shown(words), glances, strict=False):
+            one.set_title(word, fontsize=9)
             extent = (0, image.width, image.height, 0)
             one.imshow(image, extent=extent)
             strength = weights / max(weights.max(), 1e-9)
@@ -144,6 +148,21 @@ def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iter
                 aside.replace(path)
             finally:
                 aside.unlink(missing_ok=True)
+
+
+def _by_word(looked: Looked) -> tuple[list[str], list[NDArray[np.float32]]]:
+    """The words of what was written, the end left out, each with the mean of where its pieces looked."""
+    words: list[str] = []
+    glances: list[list[NDArray[np.float32]]] = []
+    for piece, weights in zip(looked.written[:-1], looked.weights[:-1], strict=True):
+        if not words or piece.startswith(SPACE):
+            words.append("")
+            glances.append([])
+        words[-1] += piece.removeprefix(SPACE)
+        glances[-1].append(weights)
+    if not words:  # nothing was written
+        return ["(nothing)"], [looked.weights[-1]]
+    return words, [np.mean(some, 0) for some in glances]
 
 
 def _shape(image: Image) -> float:
