@@ -15,8 +15,8 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model.model import Looked
-from twofold.plot import draw, draw_attention, draw_glances, draw_mask, fonts_for, write_masks
-from twofold.results import Mask, Prediction
+from twofold.plot import draw, draw_attention, draw_glances, draw_mask, fonts_for, mask_paths, write_mask
+from twofold.results import Mask
 
 PRIVATE, UNASSIGNED = "\U000f0123", "\u0378"
 
@@ -188,23 +188,23 @@ def test_a_decoder_without_attention_has_nothing_to_draw(tmp_path: Path, tokeniz
 
 def test_masks_are_written_as_numbers_under_the_names_of_their_pictures(tmp_path: Path) -> None:
     masks = [Mask(some_mask(seed=seed) % 3, ("a", "b", "c")) for seed in range(2)]
-    given = ["x/one.jpg", Path("two.tar.webp")]
-    write_masks([Prediction(name, mask, 0.0) for name, mask in zip(given, masks, strict=True)], tmp_path / "new")
+    paths = mask_paths(["x/one.jpg", Path("two.tar.webp")], tmp_path / "new")
+    for first, (path, mask) in enumerate(zip(paths, masks, strict=True)):
+        write_mask(mask, first, path)
     assert sorted(os.listdir(tmp_path / "new")) == ["one.png", "two.tar.png"]
-    for name, mask in zip(("one.png", "two.tar.png"), masks, strict=True):
-        with Image.open(tmp_path / "new" / name) as written:
-            assert (np.asarray(written) == mask.pixels).all()
+    for first, (path, mask) in enumerate(zip(paths, masks, strict=True)):
+        with Image.open(path) as written:
+            assert (np.asarray(written) == mask.pixels + first).all()
 
 
 def test_masks_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
-    mask = Mask(some_mask() % 3, ("a", "b", "c"))
-    for predictions, said in (
-        ([Prediction("a.png", "a text", 0.0)], "writes text and paints no masks"),
-        ([Prediction("x/a.png", mask, 0.0), Prediction("y/a.jpg", mask, 0.0)], "two pictures are called a"),
-        ([Prediction(tmp_path / "a.png", mask, 0.0)], "is the picture itself"),
+    for inputs, said in (
+        (["x/a.png", "y/a.jpg"], "two pictures are called a"),
+        ([tmp_path / "a.png"], "is one of the pictures"),
+        ([tmp_path / "a.jpg", tmp_path / "b.png", tmp_path / "a.png"], "is one of the pictures"),
     ):
         with pytest.raises(TwofoldError, match=said):
-            write_masks(predictions, tmp_path)
+            mask_paths(inputs, tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(TwofoldError, match="could not be written"):
-        write_masks([Prediction("b.png", mask, 0.0)], tmp_path / "file")
+        write_mask(Mask(some_mask() % 3, ("a", "b", "c")), 0, tmp_path / "file" / "b.png")

@@ -28,12 +28,14 @@ SPACE = "▁"
 """How a piece of text begins that begins a word."""
 
 
-def draw(model: Model, prediction: Prediction, path: Path, decoder: str | None = None) -> None:
+def draw(
+    model: Model, prediction: Prediction, path: Path, decoder: str | None = None, prefix: str | None = None
+) -> None:
     """Draw where the decoder looked as it wrote, or the mask that it painted over its picture."""
     if isinstance(prediction.output, Mask):
         draw_mask(_picture(prediction.input), prediction.output, path)
         return
-    looked = model.attention(prediction.input, prediction.output, decoder)
+    looked = model.attention(prediction.input, prediction.output, decoder, prefix)
     if looked.weights.ndim == 3:
         draw_glances(_picture(prediction.input), looked, path)
     else:
@@ -89,23 +91,27 @@ def draw_mask(image: Image, mask: Mask, path: Path) -> None:
         canvas.figure.legend(patches, canvas.shown(names), loc="outside lower center", ncols=6, fontsize=8)
 
 
-def write_masks(predictions: Sequence[Prediction], folder: Path) -> None:
-    """Each mask as a .png of class numbers from 0, under the name of its picture."""
+def mask_paths(inputs: Sequence[Any], folder: Path) -> list[Path]:
+    """Where the masks of some pictures go: under their names, as .png; none may stand in the way of another file."""
+    paths = [folder / f"{Path(str(one)).stem}.png" for one in inputs]
+    pictures = {Path(str(one)).resolve() for one in inputs}
+    seen: set[Path] = set()
+    for path in paths:
+        if path in seen:
+            raise TwofoldError(f"--masks: two pictures are called {path.stem}; give them apart")
+        if path.resolve() in pictures:
+            raise TwofoldError(f"--masks: {path} is one of the pictures; give another folder")
+        seen.add(path)
+    return paths
+
+
+def write_mask(mask: Mask, first: int, path: Path) -> None:
+    """A mask as a .png of class numbers, of which `first` is the first."""
     from PIL import Image as Pillow
 
-    taken: set[str] = set()
-    for prediction in predictions:
-        if not isinstance(prediction.output, Mask):
-            raise TwofoldError("--masks: this model writes text and paints no masks")
-        name = f"{Path(str(prediction.input)).stem}.png"
-        if name in taken:
-            raise TwofoldError(f"--masks: two pictures are called {Path(name).stem}; give them apart")
-        if (folder / name).resolve() == Path(str(prediction.input)).resolve():
-            raise TwofoldError(f"--masks: {folder / name} is the picture itself; give another folder")
-        taken.add(name)
-        content = io.BytesIO()
-        Pillow.fromarray(prediction.output.pixels).save(content, "png")
-        storage.write_bytes(folder / name, content.getvalue())
+    content = io.BytesIO()
+    Pillow.fromarray(mask.pixels + np.uint8(first)).save(content, "png")
+    storage.write_bytes(path, content.getvalue())
 
 
 @dataclass(frozen=True)

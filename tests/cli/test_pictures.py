@@ -112,7 +112,7 @@ def test_a_mask_never_takes_the_place_of_a_picture(trained: Path, tmp_path: Path
     write_files(tmp_path, {"a.png": encoded(squares(1)[0]), "b/a.png": encoded(squares(2)[0])})
     before = tree(tmp_path)
     said = refusal("predict", trained / "paint", tmp_path / "a.png", "--masks", tmp_path)
-    assert said == f"--masks: {tmp_path / 'a.png'} is the picture itself; give another folder"
+    assert said == f"--masks: {tmp_path / 'a.png'} is one of the pictures; give another folder"
     assert tree(tmp_path) == before
     said = refusal("predict", trained / "paint", tmp_path / "a.png", tmp_path / "b/a.png", "--masks", tmp_path / "c")
     assert said == "--masks: two pictures are called a; give them apart"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +241,16 @@ def test_a_path_that_leads_to_no_picture_is_one_line(given: str, said: str) -> N
     with pytest.raises(TwofoldError, match=said) as caught:
         as_picture(given, "input 1").image()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_a_mask_of_few_bits_holds_the_numbers_that_were_written(tmp_path: Path, bits: int) -> None:
+    numbers = np.array([[0, 1], [1, 0]], np.uint8)
+    packed = b"".join(b"\0" + np.packbits([int(b) for n in row for b in f"{n:0{bits}b}"]).tobytes() for row in numbers)
+    head = struct.pack(">IIBBBBB", 2, 2, bits, 0, 0, 0, 0)
+    chunks = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in ((b"IHDR", head), (b"IDAT", zlib.compress(packed)), (b"IEND", b""))
+    )
+    (tmp_path / "mask.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+    assert (Picture.at(tmp_path / "mask.png").numbers() == numbers).all()

@@ -115,8 +115,19 @@ def test_a_beginning_that_cannot_be_read_is_one_line(tokenizer: TextTokenizer) -
         captions(tokenizer, prefix=False).predict([some_picture()], prefix="one")
     with pytest.raises(TwofoldError, match="this model reads no beginning of a text"):
         painting(tokenizer).predict([some_picture()], prefix="one")
-    with pytest.raises(TwofoldError, match="'prefix' is empty"):
+    with pytest.raises(TwofoldError, match="'<prefix>' is empty"):
         captions(tokenizer).predict([some_picture()], prefix="  ")
+
+
+def test_attention_after_a_beginning_is_that_of_the_rest(tokenizer: TextTokenizer) -> None:
+    model = small_picture_model(tokenizer, encoder("vit", patch=4, prefix=True), decoder("transformer")).eval()
+    whole, rest = (
+        model.attention(some_picture(12, 20), "one two"),
+        model.attention(some_picture(12, 20), "one two", prefix="one"),
+    )
+    assert rest.written == whole.written[-len(rest.written) :] != whole.written
+    assert rest.weights.shape[1:] == (3, 5)
+    assert (rest.weights.sum((1, 2)) < 1).all()  # some of it lies on the beginning
 
 
 def test_attention_lies_on_the_places_of_the_picture(tokenizer: TextTokenizer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import click
 
 from twofold.cli.options import generate_options, model_options, print_json, writing_options
 from twofold.errors import TwofoldError
+
+PICTURES = 64
+"""How many pictures are read at a time."""
 
 
 @click.command()
@@ -75,23 +79,42 @@ def predict(
     if file:
         texts += _read(file, loaded.source.column)
     loaded.decoder(decoder)
+    paths = _mask_paths(loaded, texts, masks) if masks else []
+    found: list[dict[str, Any]] = []
+    step = PICTURES if loaded.config.picture else len(texts)  # masks of many pictures would fill the memory
     with bar("predicting", len(texts), show=len(texts) > 1) as progress:
-        predictions = loaded.predict(texts, options, decoder, progress, prefix)
-    if masks:
-        from twofold.plot import write_masks
+        for start in range(0, len(texts), step):
+            some = texts[start : start + step]
+            done = functools.partial(_add_to, start, progress)
+            predictions = loaded.predict(some, options, decoder, done, prefix)
+            for prediction, path in zip(predictions, paths[start : start + step], strict=False):
+                from twofold.plot import write_mask
 
-        write_masks(predictions, masks)
-    if plot:
-        from twofold.plot import draw
+                write_mask(prediction.output, loaded.config.mask.first if loaded.config.mask else 0, path)
+            if plot and not start:
+                from twofold.plot import draw
 
-        draw(loaded, predictions[0], plot, decoder)
+                draw(loaded, predictions[0], plot, decoder, prefix)
+            found += [_plain(prediction) for prediction in predictions]
     if as_json:
-        print_json({"predictions": [_plain(prediction) for prediction in predictions]})
+        print_json({"predictions": found})
         return
-    for prediction in predictions:
-        click.echo(f"{prediction.score:8.3f}  {_shown(prediction)}")
-        for output, score in prediction.alternatives:
-            click.echo(f"{score:8.3f}    {output}")
+    for one in found:
+        click.echo(f"{one['score']:8.3f}  {_shown(one)}")
+        for other in one.get("alternatives", ()):
+            click.echo(f"{other['score']:8.3f}    {other['output']}")
+
+
+def _add_to(start: int, progress: Any, number: int) -> None:
+    progress(start + number)
+
+
+def _mask_paths(model: Any, inputs: list[Any], folder: Path) -> list[Path]:
+    from twofold.plot import mask_paths
+
+    if model.config.mask is None:
+        raise TwofoldError("--masks: this model writes text and paints no masks")
+    return mask_paths(inputs, folder)
 
 
 def _refuse_pictures(inputs: tuple[str, ...]) -> None:
@@ -126,8 +149,8 @@ def _output(prediction: Any) -> Any:
     return {"height": mask.pixels.shape[0], "width": mask.pixels.shape[1], "shares": mask.shares()}
 
 
-def _shown(prediction: Any) -> str:
-    output = _output(prediction)
+def _shown(plain: dict[str, Any]) -> str:
+    output = plain["output"]
     if isinstance(output, str):
         return output
-    return f"{prediction.input}: " + ", ".join(f"{name} {share:.1%}" for name, share in output["shares"].items())
+    return f"{plain['input']}: " + ", ".join(f"{name} {share:.1%}" for name, share in output["shares"].items())

@@ -14,6 +14,10 @@ from twofold.types import Vocabulary
 TooLong = Literal["cut", "refuse"]
 
 
+class TooLongError(TwofoldError):
+    """A text that is longer than the limit where that is refused."""
+
+
 @dataclass(frozen=True)
 class Encoded:
     """The ids of some texts, and how many texts lost a part."""
@@ -66,7 +70,7 @@ class TextField:
                 joined = [*joined, self.tokenizer.separator, *next(flat)]
             if len(joined) > self.limit:
                 if self.too_long == "refuse":
-                    raise TwofoldError(
+                    raise TooLongError(
                         f"{row.place}: '{self.column}' has {len(joined)} tokens, the limit is {self.limit}; "
                         "shorten it, raise the limit, or set data.too_long=cut"
                     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.fields import Encoded, TextField
+from twofold.data.fields import Encoded, TextField, TooLongError
 from twofold.data.files import Row
 from twofold.data.picture_files import PictureError
 from twofold.data.pictures import Picture, Shown, as_picture
@@ -39,6 +40,8 @@ def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], refuse
     for row in rows:
         try:
             found.append(numbers(row))
+        except TooLongError:  # has a setting of its own
+            raise
         except TwofoldError as error:
             if refuse:
                 raise
@@ -150,8 +153,12 @@ class MaskField:
         value = row.values.get(self.column)
         if value is None:
             raise PictureError(f"{row.place}: no mask '{self.column}' for this picture")
+        if isinstance(value, str | Path):
+            value = Picture.at(value)
         place = str(value) if isinstance(value, Picture) else row.place
         numbers = value.numbers() if isinstance(value, Picture) else np.asarray(value)
+        if numbers.dtype.kind not in "biu" or (numbers.size and not 0 <= numbers.min() <= numbers.max() <= 255):
+            raise PictureError(f"{place}: a mask holds class numbers from 0 to 255")
         size = self.source.picture(row).size()
         if numbers.shape != size:
             shown = " × ".join(map(str, numbers.shape))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twofold.data.batches import Moment, Plan, make_batch, make_target, plan_by_size
+from twofold.data.batches import Moment, Plan, make_batch, make_target, plan_at_random, plan_by_size
 from twofold.data.cache import Cache
 from twofold.data.picture_fields import CaptionField, MaskField, PictureField
 from twofold.data.picture_files import Files
@@ -38,6 +38,8 @@ class PictureRows:
 
     def plan(self, epoch: int) -> Plan:
         """The batches of an epoch, each of pictures of one size."""
+        if self.augment.crop:  # whatever their sizes were, the parts that are learned from have one
+            return plan_at_random(self.rows, self.batch_rows, self.seed, epoch)
         sizes = self.cache.columns["source"].ids.reshape(-1, 2)
         # Rows that were left out have no size, so a row's size stands where its offset says.
         places = self.cache.columns["source"].offsets[self.rows] // 2

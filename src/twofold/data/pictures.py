@@ -52,7 +52,9 @@ class Picture:
         image = _opened(self.files.read(self.name), self.place)
         if image.mode not in ("L", "P", "1"):
             raise PictureError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
-        numbers: NDArray[np.uint8] = np.asarray(_loaded(image, self.place)).astype(np.uint8)
+        tile: Any = getattr(image, "tile", None)
+        spread = _SPREAD.get(str(tile[0][3]), 1) if tile else 1
+        numbers: NDArray[np.uint8] = (np.asarray(_loaded(image, self.place)) // spread).astype(np.uint8)
         return numbers
 
     def size(self) -> tuple[int, int]:
@@ -92,6 +94,8 @@ class Shown:
 
 
 _CHANNELS = ((), (3,), (4,))
+_SPREAD = {"L;2": 85, "L;4": 17}
+"""What Pillow multiplies the numbers by of a grey picture with two or four bits for each."""
 
 
 def as_picture(given: Any, place: str) -> Picture | Shown:

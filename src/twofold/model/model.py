@@ -215,22 +215,24 @@ class Model(Learner):
                 shown = now
 
     @torch.no_grad()
-    def attention(self, given: Input, output: str, decoder: str | None = None) -> Looked:
-        """Where the decoder looks at a text or a picture as it writes `output`."""
+    def attention(self, given: Input, output: str, decoder: str | None = None, prefix: str | None = None) -> Looked:
+        """Where the decoder looks at a text or a picture as it writes `output`, of which `prefix` was given."""
         part, field = self._text_decoder(decoder)
         name = self.decoder_name(decoder)
         if not part.attends:
             kind = kind_of(self.config.decoders[name].part)
             raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
-        items = self._reads.read(self._rows([given], None))
-        written = field.tokenizer.encode([output])[0][: field.limit]
+        items = self._reads.read(self._rows([given], prefix))
+        begun = field.decode(items[0].prefix) if prefix else ""
+        written = field.tokenizer.encode([output.removeprefix(begun)])[0][: field.limit]
         target = make_target([written], field.vocabulary).to(self.device)
         with Evaluating(self):
             hidden = self._encode(self._reads.batch(items).to(self.device))
             weights = part.attention(hidden, target.tokens[:, :-1])[0].cpu().numpy()
         pieces = field.tokenizer.pieces([*written, field.tokenizer.end])
         if hidden.grid:
-            return Looked([], pieces, weights.reshape(len(pieces), *hidden.grid))
+            places = weights[:, : hidden.grid[0] * hidden.grid[1]]  # those of the text that was read stand behind
+            return Looked([], pieces, places.reshape(len(pieces), *hidden.grid))
         return Looked(self.tokenizers[SOURCE].pieces(items[0]), pieces, weights)
 
     def _rows(self, given: Sequence[Input], prefix: str | None) -> list[Row]:

@@ -20,6 +20,9 @@ from twofold.model.config import SOURCE, ModelConfig
 from twofold.results import Mask, Painted, Prediction, Written
 from twofold.types import Batch, Classes, Target, Vocabulary
 
+BEGUN = "<prefix>"
+"""Where a row holds how its caption begins: a name that no column of a file will have."""
+
 
 class Source(Protocol):
     """X: what a model reads."""
@@ -168,7 +171,7 @@ def source_field(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -
         name = next((one for one in config.decoders if one in tokenizers), None)
         if name is None:
             raise TwofoldError("encoder.prefix: no decoder writes a text that could be begun")
-        prefix = TextField("prefix", tokenizers[name], config.max_target, config.too_long)
+        prefix = TextField(BEGUN, tokenizers[name], config.max_target, config.too_long)
     return PictureField(config.source, config.picture, prefix)
 
 

@@ -87,6 +87,8 @@ class PictureRecipe(PairRecipe):
         super().__post_init__()
         if self.data.prefix and not getattr(self.encoder, "prefix", False):
             raise ValueError("data.prefix needs an encoder that reads a text as well: kind: vit, prefix: true")
+        if self.data.prefix and sum(slot.part.writes == "text" for slot in self.slots.values()) > 1:
+            raise ValueError("data.prefix needs a single decoder that writes text: each would begin its own caption")
 
     def model_config(self) -> ModelConfig:
         """What the model is built from."""

@@ -278,7 +278,8 @@ def _mix(*numbers: int) -> int:
 
 
 def _refuse_batch_norm(model: nn.Module, config: TrainConfig) -> None:
-    if any(isinstance(module, BatchNorm | nn.BatchNorm2d) for module in model.modules()):
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]
+    if any(norm.weight.requires_grad for norm in norms):
         for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):
             if wrong:
                 raise TwofoldError(
