@@ -18,6 +18,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
+from twofold.model.sides import BEGUN
 from twofold.results import Mask, Prediction
 from twofold.types import Batch, DecoderConfig, EncoderConfig, Hidden
 
@@ -26,7 +27,7 @@ EXAMPLES: list[dict[str, Any]] = [
         "image": some_picture(18, 19, seed=number),
         "mask": some_mask(18, 19, seed=number),
         "captions": captions,
-        "prefix": prefix,
+        BEGUN: prefix,
     }
     for number, (captions, prefix) in enumerate(
         [
