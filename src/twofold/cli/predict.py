@@ -79,7 +79,7 @@ def predict(
     if file:
         texts += _read(file, loaded.source.column)
     loaded.decoder(decoder)
-    paths = _mask_paths(loaded, texts, masks) if masks else []
+    paths = _mask_paths(loaded, texts, masks, decoder) if masks else []
     found: list[dict[str, Any]] = []
     step = PICTURES if loaded.config.picture else len(texts)  # masks of many pictures would fill the memory
     with bar("predicting", len(texts), show=len(texts) > 1) as progress:
@@ -109,11 +109,11 @@ def _add_to(start: int, progress: Any, number: int) -> None:
     progress(start + number)
 
 
-def _mask_paths(model: Any, inputs: list[Any], folder: Path) -> list[Path]:
+def _mask_paths(model: Any, inputs: list[Any], folder: Path, decoder: str | None) -> list[Path]:
     from twofold.plot import mask_paths
 
-    if model.config.mask is None:
-        raise TwofoldError("--masks: this model writes text and paints no masks")
+    if model.config.decoders[model.decoder_name(decoder)].part.writes != "mask":
+        raise TwofoldError("--masks: what is asked writes text and paints no masks")
     return mask_paths(inputs, folder)
 
 
