@@ -19,7 +19,7 @@ test: $(READY)
 
 # The long and real-data forms of the tests, then every benchmark, with what they are held against.
 bench: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench,tensorflow]'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m bench
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program || exit 1; done
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from _common import DATA, RESULTS, ROOT, cpu_minutes, need, save, train
 
 import twofold
-from twofold.data.files import read_rows
+from twofold.data.files import Row, read_rows
 from twofold.evaluation.ranking import milliseconds, questions, score_questions
 from twofold.ranks import paired_bootstrap, places, recall, summary
 
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
-CROSS_ROWS = 2500
-"""Pairs that a cross-encoder learns from after the poly-encoder whose weights it starts from."""
+ROUNDS = 5
+"""How often each model is timed, in turn with the others."""
 KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16"]}
 KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
@@ -38,8 +40,9 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
         made += ["train.rates={decoders.main.codes: 10}"] if kind.startswith("poly") else []
     if kind.endswith("64"):
         made.append("decoder.codes=64")
-    if kind == "cross":  # it goes on from the poly-encoder's weights
-        made += [f"start={runs / f'{data}_poly16'}", f"data.rows={CROSS_ROWS}"]
+    if kind == "cross":  # it goes on from the bi-encoder's weights
+        made.append(f"start={runs / f'{data}_bi'}")
+        made += ["train.learning_rate=2e-4"] if data == "sgd" else []
     return made
 
 
@@ -61,8 +64,7 @@ def rows_of_table(runs: Path) -> dict[str, tuple[str, str, list[str]]]:
 
 def judge(name: str, model: Any, data: str, about: dict[str, Any]) -> None:
     """Metrics over the whole dev part; which rows were right stays with them, for paired comparisons."""
-    rows = list(read_rows(str(DATA / data / "dev.jsonl.gz")))
-    asked = questions(model.reader, rows)
+    asked = questions(model.reader, dev_rows(data))
     scored = score_questions(model, asked)
     found = places(scored.scores, [one.right for one in asked], [one.place for one in asked])
     metrics = summary(found)
@@ -74,6 +76,25 @@ def judge(name: str, model: Any, data: str, about: dict[str, Any]) -> None:
     right = " ".join(f"{recall(place, 1):.4g}" for place in found)
     content = {"data": data, **about, "metrics": metrics, "examples": len(asked), "candidates": candidates}
     save(f"ranking/{name}", {**content, "right": right})
+
+
+def time_all(table: dict[str, tuple[str, str, list[str]]], runs: Path) -> None:
+    """Milliseconds for one context with ten or twenty candidates, model by model in turn, medians of the rounds."""
+    torch.set_num_threads(1)
+    found: dict[str, list[float]] = {name: [] for name in table if (runs / name / "model").is_dir()}
+    models = {name: twofold.load(runs / name) for name in found}
+    asked = {name: questions(model.reader, dev_rows(table[name][0]))[:50] for name, model in models.items()}
+    for _ in range(ROUNDS):
+        for name, model in models.items():
+            found[name].append(milliseconds(model, asked[name]))
+    medians = {name: round(statistics.median(own), 2) for name, own in found.items()}
+    print(medians, flush=True)
+    save("ranking_milliseconds", {"rounds": ROUNDS, "contexts": 50, "milliseconds": medians})
+
+
+def dev_rows(data: str) -> list[Row]:
+    """The whole dev part of a data set."""
+    return list(read_rows(str(DATA / data / "dev.jsonl.gz")))
 
 
 def compare() -> None:
@@ -92,13 +113,16 @@ def compare() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="rows such as sgd_poly16, or zero_shot; all unless given")
+    parser.add_argument("names", nargs="*", help="rows such as sgd_poly16, zero_shot or milliseconds; all unless given")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of the trainings")
     options = parser.parse_args()
     table = rows_of_table(options.runs.absolute())
-    if unknown := set(options.names) - {*table, "zero_shot"}:
-        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(table)} and zero_shot")
-    for name in options.names or [*table, "zero_shot"]:
+    if unknown := set(options.names) - {*table, "zero_shot", "milliseconds"}:
+        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(table)}, zero_shot and milliseconds")
+    for name in options.names or [*table, "zero_shot", "milliseconds"]:
+        if name == "milliseconds":
+            time_all(table, options.runs)
+            continue
         if name == "zero_shot":
             for data in SETS:
                 start = "default-multilingual" if data == "chatbot_ko" else "default"

@@ -84,15 +84,24 @@ def decoder(kind: str, **settings: Any) -> DecoderPart:
     return structure({"kind": kind, **SMALL.get(kind, {}), **settings}, DecoderPart)
 
 
+COLUMNS: dict[str, Any] = {"label": "label", "tags": "tags", "tree": ("heads", "relations")}
+"""The columns of what is not a text, in small models."""
+NAMES = {"label": ("few", "many"), "tags": ("B-N", "I-N", "O"), "tree": ("of", "root")}
+
+
 def small_model(
     tokenizer: TextTokenizer, reads: EncoderPart, *writes: DecoderPart, seed: int = 0, **settings: Any
 ) -> Model:
     """A model with random weights; several decoders are called main, main1, ..."""
     torch.manual_seed(seed)
-    slots = {f"main{number or ''}": DecoderSlot(part, "target") for number, part in enumerate(writes)}
-    limits: dict[str, Any] = {"max_source": 30, "max_target": 30}
-    config = ModelConfig(encoder=reads, decoders=slots, source="source", **{**limits, **settings})
-    return Model(config, dict.fromkeys(["source", *slots], tokenizer))
+    slots = {
+        f"main{number or ''}": DecoderSlot(part, COLUMNS.get(part.writes, "target"))
+        for number, part in enumerate(writes)
+    }
+    classes = {name: NAMES[slot.part.writes] for name, slot in slots.items() if slot.part.writes in NAMES}
+    known: dict[str, Any] = {"max_source": 30, "max_target": 30, "classes": classes}
+    config = ModelConfig(encoder=reads, decoders=slots, source="source", **{**known, **settings})
+    return Model(config, {name: tokenizer for name in ("source", *slots) if name in config.tokenizers()})
 
 
 def small_picture_model(
@@ -100,11 +109,13 @@ def small_picture_model(
 ) -> Model:
     """The same of pictures: texts are written after the column `captions`, masks after `mask`."""
     torch.manual_seed(seed)
-    columns = {"text": "captions", "mask": "mask"}
+    columns = {"text": "captions", "mask": "mask", "label": "label"}
     slots = {
         f"main{number or ''}": DecoderSlot(part, columns.get(part.writes, "none")) for number, part in enumerate(writes)
     }
+    classes = {name: NAMES["label"] for name, slot in slots.items() if slot.part.writes == "label"}
     known: dict[str, Any] = {"picture": PictureSettings(), "mask": MaskSettings(CLASSES, ignore=VOID)}
+    known["classes"] = classes
     config = ModelConfig(
         encoder=reads, decoders=slots, source="image", max_source=30, max_target=30, **{**known, **settings}
     )

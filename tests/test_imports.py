@@ -23,7 +23,7 @@ LAYERS = [
     {"evaluation"},
     {"training"},
     {"recipe"},
-    {"api", "plot"},
+    {"api", "convert", "plot"},
     {"cli"},
     {"__main__"},
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.conftest import decoder, encoder, small_picture_model, some_mask, some_picture
 from tests.test_contracts import VOCABULARY, every, gives, kinds_of, tensors, widened
-from twofold.config import DecoderPart, EncoderPart, kinds
+from twofold.config import DecoderPart, EncoderPart, Writes, kinds
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
@@ -85,7 +85,7 @@ def check_maps(hidden: Hidden, reads: EncoderPart, size: tuple[int, int]) -> Non
 
 def test_every_part_is_read_by_one_of_the_contracts() -> None:
     assert sorted(kinds_of("encoders", "text") + kinds_of("encoders", "picture")) == kinds("encoders")
-    written = [kind for what in ("text", "order", "mask") for kind in kinds_of("decoders", what)]
+    written = [kind for what in get_args(Writes) for kind in kinds_of("decoders", what)]
     assert sorted(written) == kinds("decoders")
 
 

@@ -18,6 +18,7 @@ from twofold.errors import TwofoldError, did_you_mean
 
 T = TypeVar("T")
 Role = Literal["encoders", "decoders"]
+Writes = Literal["text", "order", "mask", "label", "tags", "tree", "tokens"]
 SHARES = ("dropout", "smoothing")
 """How the names of settings end that are a share of something, never all of it."""
 
@@ -55,15 +56,16 @@ class EncoderPart(Part):
 class DecoderPart(Part):
     """Base of every decoder's `Config`."""
 
-    writes: ClassVar[Literal["text", "order", "mask"]] = "text"
-    """The type of its output: a text, an order of candidates, or a class for each pixel."""
+    writes: ClassVar[Writes] = "text"
+    """The type of its output: a text, an order of candidates, a class for each pixel; a label or a number; a tag for
+    each word, a tree over the words; or the words themselves, where a text is all there is to learn from."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RankingPart(DecoderPart):
     """Base of every ranking decoder's `Config`."""
 
-    writes: ClassVar[Literal["text", "order", "mask"]] = "order"
+    writes: ClassVar[Writes] = "order"
     joined: ClassVar[bool] = False
     """Whether a context and a candidate are read as one text."""
 
@@ -156,7 +158,8 @@ def _strict(kind: type) -> Any:
 
 def _structure_part(converter: cattrs.Converter, value: Any, role: Role) -> Any:
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise ValueError(f"needs a `kind`; known are {', '.join(kinds(role))}")
+        folder = f"; there is no folder '{value}'" if isinstance(value, str) else ""
+        raise ValueError(f"needs a `kind`; known are {', '.join(kinds(role))}{folder}")
     try:
         config = part_config(role, value["kind"])
     except TwofoldError as error:

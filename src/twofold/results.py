@@ -1,4 +1,4 @@
-"""What models answer: texts, masks, and the best of many candidates."""
+"""What models answer: texts, labels, tags, trees, masks, and the best of many candidates."""
 
 from __future__ import annotations
 
@@ -38,6 +38,50 @@ class Painted:
 
 
 @dataclass(frozen=True)
+class Weighed:
+    """What a decoder made of one row: the probability of each label, or a single number."""
+
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a decoder made of one sentence: the number of each word's tag."""
+
+    tags: tuple[int, ...]
+    score: float
+    """Their log-probability."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a decoder made of one sentence: each word's head, counted from 1, and the number of its relation."""
+
+    heads: tuple[int, ...]
+    relations: tuple[int, ...]
+    score: float
+    """Their log-probability."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The words of a sentence, each with its tag."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The words of a sentence, each with the word it hangs from and how."""
+
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    """Counted from 1; 0 is the root."""
+    relations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Mask:
     """A class for each pixel of a picture."""
 
@@ -59,7 +103,7 @@ class Prediction:
 
     input: Any
     output: Any
-    """A text, or a `Mask`."""
+    """A text, a label, a list of labels, a number, `Tagged` words, a `Tree`, or a `Mask`."""
     score: float
     alternatives: tuple[tuple[str, float], ...] = ()
     """Further outputs with their scores, best first, where more than one was asked for."""

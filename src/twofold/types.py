@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import torch
@@ -16,12 +17,13 @@ Example = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """What one decoder must write: texts padded to the longest, or a class for each pixel."""
+    """What one decoder must write: texts padded to the longest, or classes, or numbers."""
 
     tokens: Tensor
-    """(rows, positions), each row between the start and the end symbol; or (rows, height, width) of classes."""
+    """(rows, positions), each row between the start and the end symbol; or (rows, height, width) of classes; or
+    (rows, words) of tags, (rows, words, 2) of heads and relations, (rows, labels) of labels or of one number."""
     mask: Tensor
-    """Of the same shape, true where real."""
+    """(rows, ...) of the same shape, one value for a head and its relation; true where real."""
     rows: Tensor | None = None
     """(rows,): to which row of the batch each belongs, where one input has several targets."""
 
@@ -45,15 +47,20 @@ class Batch:
     """How much of the training is done, from 0 to 1, for schedules inside a part."""
     segments: Tensor | None = None
     """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
+    between: float | None = None
+    """How much the tokens of one of two texts count for the other: from 0, where each is read as if it were alone, to
+    1; none where the two are one running text."""
     pixels: Tensor | None = None
     """(rows, 3, height, width), all pictures of one size, normalised."""
+    words: Tensor | None = None
+    """(rows, words): where the first piece of each word stands; -1 where there is no word."""
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
-        found = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "pixels")}
+        found = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "pixels", "words")}
         moved = {name: value.to(device) for name, value in found.items() if value is not None}
         targets = {name: target.to(device) for name, target in self.targets.items()}
         return dataclasses.replace(self, targets=targets, **moved)
@@ -83,6 +90,10 @@ class Hidden:
     """Height and width of the pictures that were read."""
     grid: tuple[int, int] | None = None
     """Rows and columns of the positions that show a picture; they come first among all positions."""
+    words: Tensor | None = None
+    """(rows, words): where the first piece of each word stands; -1 where there is no word."""
+    segments: Tensor | None = None
+    """(rows, positions), where two texts were read as one: 0 for the first, 1 for the second."""
 
     def need(self, name: Literal["states", "summary"]) -> Tensor:
         """The field called `name`, which the model has checked to be there."""
@@ -97,6 +108,14 @@ class Hidden:
             raise ValueError("this Hidden has no maps: its encoder was built without them")
         return self.maps
 
+    def of_words(self) -> tuple[Tensor, Tensor]:
+        """The state of each word's first piece, (rows, words, width), and (rows, words), true where there is a word."""
+        states, words = self.need("states"), self.words
+        if words is None:
+            raise ValueError("this Hidden has no words: what was read was a text")
+        places = words.clamp(min=0)[..., None].expand(-1, -1, states.shape[-1])
+        return states.gather(1, places), words >= 0
+
     def select(self, rows: Tensor) -> Hidden:
         """The given rows, in the given order."""
         return Hidden(
@@ -106,6 +125,8 @@ class Hidden:
             maps=None if self.maps is None else tuple(one.index_select(0, rows) for one in self.maps),
             size=self.size,
             grid=self.grid,
+            words=None if self.words is None else self.words.index_select(0, rows),
+            segments=None if self.segments is None else self.segments.index_select(0, rows),
             finish=self.finish,
         )
 
@@ -169,6 +190,19 @@ class Classes:
     def __len__(self) -> int:
         return len(self.names)
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each name."""
+        return {name: number for number, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a part must know about the numbers it estimates."""
+
+    mean: float
+    deviation: float
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -181,6 +215,9 @@ class Loss:
 class Encoder(nn.Module):
     """f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
 
+    reads_apart: bool = False
+    """Whether it heeds `Batch.between`."""
+
     def forward(self, batch: Batch) -> Hidden:
         raise NotImplementedError
 
@@ -188,14 +225,40 @@ class Encoder(nn.Module):
         hidden: Hidden = super().__call__(batch)
         return hidden
 
+    def table(self) -> nn.Parameter | None:
+        """The vectors of its tokens, (tokens, width), where it has such a table."""
+        found: Any = getattr(self, "embedding", None)
+        weight: nn.Parameter | None = getattr(found, "weight", None)
+        return weight
+
+    def levels(self) -> list[list[nn.Parameter]]:
+        """Its parameters from the lowest level, what stands before the layers, to the top layer and what follows."""
+        stacks = {f"{name}.": len(one) for name, one in self.named_modules() if isinstance(one, nn.ModuleList)}
+        layers = max(stacks.values(), default=0)
+        # Two directions are two stacks side by side; of one inside another the outer comes first.
+        highest = [prefix for prefix, length in stacks.items() if length == layers]
+        levels: list[list[nn.Parameter]] = [[] for _ in range(layers + 1)]
+        reached = 0
+        for name, parameter in self.named_parameters():
+            prefix = next((one for one in highest if name.startswith(one)), None)
+            if prefix is not None:
+                reached = int(name.removeprefix(prefix).split(".")[0]) + 1
+            elif reached:
+                reached = layers
+            levels[reached].append(parameter)
+        return [level for level in levels if level]
+
 
 class Decoder(nn.Module):
     """g : H → Y. Learns from a target and predicts without one."""
 
-    metrics: ClassVar[Sequence[str]] = ()
+    metrics: Sequence[str] = ()
     """The metric families, files of `twofold.evaluation`, that judge this decoder's predictions."""
     attends: ClassVar[bool] = False
     """Whether it can show which positions of the source it looked at."""
+
+    def share(self, table: nn.Parameter | None) -> None:
+        """Take up the encoder's table of token vectors, where this decoder has a use for it."""
 
     def count(self, target: Target) -> int:
         """What the sum of the loss over this target will be divided by, known before it is computed."""
@@ -230,7 +293,7 @@ class Contexts:
 class RankingHead(Decoder):
     """g of a ranker: sees what was read of contexts and candidates, and scores them."""
 
-    metrics: ClassVar[Sequence[str]] = ("ranking",)
+    metrics: Sequence[str] = ("ranking",)
 
     def context(self, hidden: Hidden) -> Contexts:
         """What is kept of each context."""
@@ -258,6 +321,13 @@ class RankingHead(Decoder):
     def joint(self, hidden: Hidden) -> Tensor:
         """The score of each context and candidate where the two are read as one text: (rows,)."""
         raise NotImplementedError
+
+    def between(self) -> float | None:
+        """How much the tokens of one of the two texts count for the other; see `Batch`."""
+        return None
+
+    def at(self, progress: float) -> None:
+        """Change what depends on how much of the training is done."""
 
 
 class EncoderConfig(Protocol):

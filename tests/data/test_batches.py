@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from twofold.data import batches
-from twofold.data.batches import Moment, Plan, cached_batch, hold_out, make_batch, plan_at_random, plan_by_length
+from twofold.data.batches import Moment, Plan, hold_out, make_batch, plan_at_random, plan_by_length
 from twofold.data.cache import Cache, Column
 from twofold.data.fields import TextField
 from twofold.data.tokenizer import TextTokenizer
@@ -170,14 +170,11 @@ def test_rows_of_a_cache_are_the_batch_of_their_ids(tokenizer: TextTokenizer) ->
     vocabulary = field.vocabulary
     expected = make_batch([sources[2], sources[0]], vocabulary, {"main": ([targets[2], targets[0]], vocabulary)})
     rows = TrainingRows(cache, np.arange(3), field, {"main": field}, 6, None, 1)
-    for batch in (
-        cached_batch(cache, [2, 0], ("source", vocabulary), {"main": ("main", vocabulary)}),
-        rows.batch(np.array([2, 0]), Moment()),
-    ):
-        assert batch is not None
-        assert torch.equal(batch.tokens, expected.tokens)
-        assert torch.equal(batch.mask, expected.mask)
-        assert torch.equal(batch.targets["main"].tokens, expected.targets["main"].tokens)
-        assert torch.equal(batch.targets["main"].mask, expected.targets["main"].mask)
+    batch = rows.batch(np.array([2, 0]), Moment())
+    assert batch is not None
+    assert torch.equal(batch.tokens, expected.tokens)
+    assert torch.equal(batch.mask, expected.mask)
+    assert torch.equal(batch.targets["main"].tokens, expected.targets["main"].tokens)
+    assert torch.equal(batch.targets["main"].mask, expected.targets["main"].mask)
     assert sorted(map(sorted, listed(rows.plan(0)))) == [[0], [1, 2]]
     assert sorted(map(len, listed(replace(rows, batch_rows=2).plan(0)))) == [1, 2]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import write_jsonl
-from twofold.data.fields import Field
+from twofold.data.cache import Field
 from twofold.data.files import Row
 from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField, text_key
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig

@@ -12,9 +12,9 @@ import pytest
 from tests.conftest import decoder, encoder, write_jsonl
 from tests.rankers import GIVEN, PAIRS, batch_of, rows_of, small_ranker
 from twofold.data.batches import Moment, plan_evenly
-from twofold.data.ranking import Ids, text_key
-from twofold.data.ranking_batches import RankingBatch, framed, joined
-from twofold.data.tokenizer import Frame, TextTokenizer
+from twofold.data.ranking import text_key
+from twofold.data.ranking_batches import RankingBatch
+from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.recipe import RankingRecipe, Recipe
@@ -168,10 +168,10 @@ def test_a_context_without_a_wrong_candidate_is_refused(ranker: Ranker) -> None:
 
 def test_two_texts_are_joined_with_what_stands_between_them() -> None:
     frame = Frame((1,), (2, 3), (4,))
-    assert framed([7, 8], frame).tolist() == [1, 7, 8, 4]
-    ids, start = joined([7, 8], [9], frame)
+    assert frame.around([7, 8]).tolist() == [1, 7, 8, 4]
+    ids, start = frame.joining([7, 8], [9])
     assert (ids.tolist(), start) == ([1, 7, 8, 2, 3, 9, 4], 5)
-    assert framed([], frame).tolist() == [1, 4]
+    assert frame.around([]).tolist() == [1, 4]
 
 
 @pytest.mark.parametrize("rows", [ROWS, PAIRS], ids=["with negatives", "without"])

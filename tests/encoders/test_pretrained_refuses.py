@@ -210,7 +210,7 @@ def test_limits_beyond_the_positions_that_the_backbone_knows(family: str, tmp_pa
     encoder.backbone(input_ids=tokens)  # every place has a vector
     line = refused(lambda: config.build(vocabulary(limit=POSITIONS + 1), STATES))
     reads = f"reads at most {POSITIONS} tokens, the limits ask for {POSITIONS + 1}"
-    assert line == f"{config.name} {reads}; lower max_context and max_candidate"
+    assert line == f"{config.name} {reads}; lower max_source, of a ranker max_context and max_candidate"
 
 
 def test_without_a_limit_of_positions_any_length_will_do(tmp_path: Path) -> None:

@@ -289,7 +289,9 @@ def test_a_start_from_another_encoder_is_refused(tmp_path: Path, change: dict[st
     path = write_pairs(tmp_path)
     train(RankingRecipe.of(recipe(path)), tmp_path / "first")
     other = RankingRecipe.of(recipe(path, start=str(tmp_path / "first"), encoder=change))
-    with pytest.raises(TwofoldError, match=r"^start: .* that fits; start from a model of the same encoder"):
+    with pytest.raises(
+        TwofoldError, match=r"^start: .* does not fit: encoder\..* start from a model of the same encoder"
+    ):
         train(other, tmp_path / "second")
 
 

@@ -1,4 +1,4 @@
-"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `index`, `search`, `list`, `demo`."""
+"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `index`, `search`, `import`, `list`, `demo`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import demo, evaluate, index, parts, predict, rank, search, train
+from twofold.cli import convert, demo, evaluate, index, parts, predict, rank, search, train
 from twofold.errors import TwofoldError
 
 
@@ -46,9 +46,10 @@ def main() -> None:
       twofold rank default --candidates answers.txt "how do I list a folder?"
       twofold index build answers.index --model default --texts answers.txt
       twofold search answers.index "how do I list a folder?"
+      twofold import uncased_L-12_H-768_A-12 runs/bert     weights from elsewhere
     """
 
 
 _COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, rank.rank, index.index, search.search)
-for command in (*_COMMANDS, parts.list_parts):
+for command in (*_COMMANDS, convert.import_weights, parts.list_parts):
     main.add_command(command)

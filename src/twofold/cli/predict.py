@@ -10,17 +10,25 @@ from typing import Any
 
 import click
 
+from twofold import storage
 from twofold.cli.options import generate_options, model_options, print_json, writing_options
 from twofold.errors import TwofoldError
 
 PICTURES = 64
 """How many pictures are read at a time."""
+SHOWN = 9
+"""The most alternatives that are shown of one input; --json has them all."""
 
 
 @click.command()
 @click.argument("model")
 @click.argument("inputs", nargs=-1)
 @click.option("--file", "file", help="Read inputs from this file as well: text, jsonl, tsv or csv, each also .gz.")
+@click.option(
+    "--conllu",
+    type=click.Path(path_type=Path),
+    help="Tags and trees: write the sentences into this file, all else as it stands in --file, if that is CoNLL-U.",
+)
 @click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
 @click.option("--prefix", help="Pictures: how the caption begins, for a model that was trained to go on from there.")
 @click.option("--masks", type=click.Path(path_type=Path), help="Pictures: write the masks into this folder, as .png")
@@ -35,6 +43,7 @@ def predict(
     model: str,
     inputs: tuple[str, ...],
     file: str | None,
+    conllu: Path | None,
     stream: bool,
     prefix: str | None,
     masks: Path | None,
@@ -45,12 +54,14 @@ def predict(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show what MODEL, a folder, makes of each INPUT: a text, or the path of a picture.
+    """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or a picture's path.
 
     \b
       twofold predict runs/translate "Ein Hund läuft." --beam 5 --n-best 3
       twofold predict runs/translate --file german.txt --json
       twofold predict runs/translate "Ein Hund läuft." --plot attention.png
+      twofold predict runs/parse "Dogs bark ." --json
+      twofold predict runs/parse --file in.conllu --conllu out.conllu
       twofold predict runs/street street.jpg --plot mask.png
       twofold predict runs/caption dog.jpg --prefix "a brown dog" --beam 5
     """
@@ -76,11 +87,14 @@ def predict(
             click.echo(piece, nl=False)
         click.echo()
         return
+    blocks: list[str | None] = [None] * len(texts)
     if file:
-        texts += _read(file, loaded.source.column)
+        read, of_file = _read(file, loaded)
+        texts, blocks = texts + read, blocks + of_file
     loaded.decoder(decoder)
     paths = _mask_paths(loaded, texts, masks, decoder) if masks else []
     found: list[dict[str, Any]] = []
+    written: list[str] = []
     step = PICTURES if loaded.config.picture else len(texts)  # masks of many pictures would fill the memory
     with bar("predicting", len(texts), show=len(texts) > 1) as progress:
         for start in range(0, len(texts), step):
@@ -95,13 +109,17 @@ def predict(
                 from twofold.plot import draw
 
                 draw(loaded, predictions[0], plot, decoder, prefix)
+            if conllu:
+                written += _sentences(loaded, predictions, blocks[start : start + step], decoder)
             found += [_plain(prediction) for prediction in predictions]
+    if conllu:
+        storage.write_bytes(conllu, "".join(f"{one}\n\n" for one in written).encode())
     if as_json:
         print_json({"predictions": found})
         return
     for one in found:
         click.echo(f"{one['score']:8.3f}  {_shown(one)}")
-        for other in one.get("alternatives", ()):
+        for other in one.get("alternatives", ())[:SHOWN]:
             click.echo(f"{other['score']:8.3f}    {other['output']}")
 
 
@@ -126,10 +144,32 @@ def _refuse_pictures(inputs: tuple[str, ...]) -> None:
             raise TwofoldError(f"{one}: a picture, but this model reads texts")
 
 
-def _read(file: str, column: str) -> list[Any]:
+def _read(file: str, model: Any) -> tuple[list[Any], list[str | None]]:
+    """What is to be read, and where the file is CoNLL-U its sentences as they stand."""
     from twofold.data.files import read_rows
 
-    return [row.text(column if column in row.values or "text" not in row.values else "text") for row in read_rows(file)]
+    columns, rows = model.source.given("\t").values.keys(), list(read_rows(file))
+    if "text" in rows[0].values and not columns <= rows[0].values.keys():  # plain lines
+        rows = [model.source.given(row.text("text"), row.place) for row in rows]
+    return [model.source.taken(row) for row in rows], [row.values.get("conllu") for row in rows]
+
+
+def _sentences(model: Any, predictions: Any, blocks: list[str | None], decoder: str | None) -> list[str]:
+    """Predictions as sentences of CoNLL-U."""
+    from twofold.data.conll import plain_conllu, with_tags, with_tree
+    from twofold.results import Tagged, Tree
+
+    column = model.config.decoders[model.decoder_name(decoder)].target
+    sentences = []
+    for prediction, block in zip(predictions, blocks, strict=True):
+        made = prediction.output
+        if isinstance(made, Tree):
+            sentences.append(with_tree(block or plain_conllu(made.words), made.heads, made.relations))
+        elif isinstance(made, Tagged) and column in ("upos", "xpos"):
+            sentences.append(with_tags(block or plain_conllu(made.words), column, made.tags))
+        else:
+            raise TwofoldError("--conllu: what is asked writes neither trees nor the columns upos or xpos")
+    return sentences
 
 
 def _plain(prediction: Any) -> dict[str, Any]:
@@ -140,10 +180,12 @@ def _plain(prediction: Any) -> dict[str, Any]:
 
 
 def _output(prediction: Any) -> Any:
-    """A text as it is; of a mask its size and what it shows."""
-    from twofold.results import Mask
+    """A text, a label or a number as it is; of a mask its size and what it shows."""
+    from twofold.results import Mask, Tagged, Tree
 
     mask = prediction.output
+    if isinstance(mask, (Tagged, Tree)):
+        return {name: value if isinstance(value, str) else list(value) for name, value in vars(mask).items()}
     if not isinstance(mask, Mask):
         return mask
     return {"height": mask.pixels.shape[0], "width": mask.pixels.shape[1], "shares": mask.shares()}
@@ -151,6 +193,9 @@ def _output(prediction: Any) -> Any:
 
 def _shown(plain: dict[str, Any]) -> str:
     output = plain["output"]
-    if isinstance(output, str):
-        return output
+    if not isinstance(output, dict):
+        return ", ".join(output) if isinstance(output, list) else str(output)
+    if "words" in output:
+        columns = [output[name] for name in output if name != "words"]
+        return " ".join("/".join(map(str, one)) for one in zip(output["words"], *columns, strict=True))
     return f"{plain['input']}: " + ", ".join(f"{name} {share:.1%}" for name, share in output["shares"].items())

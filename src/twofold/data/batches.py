@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from twofold.data.cache import Cache
 from twofold.types import Batch, Target, Vocabulary
 
 POOL = 1 << 17
@@ -114,22 +113,6 @@ def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         start += size
 
 
-def cached_batch(
-    cache: Cache,
-    rows: Sequence[int] | NDArray[np.int64],
-    source: tuple[str, Vocabulary],
-    targets: Mapping[str, tuple[str, Vocabulary]],
-    progress: float = 0.0,
-) -> Batch:
-    """Some rows of a cache as tensors; `source` and `targets` name columns with their vocabularies."""
-
-    def ids(column: str) -> list[ArrayLike]:
-        return [cache.columns[column].row(row) for row in rows]
-
-    written = {name: (ids(column), vocabulary) for name, (column, vocabulary) in targets.items()}
-    return make_batch(ids(source[0]), source[1], written, progress)
-
-
 def make_batch(
     source: Sequence[ArrayLike],
     vocabulary: Vocabulary,
@@ -140,6 +123,14 @@ def make_batch(
     tokens, mask = _pad(source, vocabulary.pad)
     written = {name: make_target(rows, target) for name, (rows, target) in (targets or {}).items()}
     return Batch(tokens, mask, written, progress)
+
+
+def make_joined_batch(rows: Sequence[tuple[ArrayLike, int]], vocabulary: Vocabulary, progress: float = 0.0) -> Batch:
+    """Rows of two texts read as one, each with the place where the second begins."""
+    batch = make_batch([ids for ids, _ in rows], vocabulary, progress=progress)
+    starts = torch.tensor([start for _, start in rows])
+    segments = (torch.arange(batch.tokens.shape[1]) >= starts[:, None]) & batch.mask
+    return replace(batch, segments=segments.long())
 
 
 def make_target(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Target:

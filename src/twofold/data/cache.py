@@ -10,17 +10,16 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
-from twofold.data.fields import Field
 from twofold.data.files import Row, Where, fingerprint, read_rows
 
 FORMAT = 1
@@ -30,6 +29,26 @@ Report = Callable[[int], None]
 """Called with the number of rows read so far."""
 Read = Callable[[Where], Iterator[Row]]
 """How the rows of a file are read."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The numbers of some rows, and how many rows lost a part."""
+
+    ids: list[Any]
+    """For each row a sequence of numbers."""
+    cut: int = 0
+
+
+class Field(Protocol):
+    """What a cache asks of a column: numbers for each row, their type, and what they depend on."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    def settings(self) -> list[Any]: ...
+
+    def encode(self, rows: Sequence[Row]) -> Encoded: ...
 
 
 @dataclass(frozen=True)

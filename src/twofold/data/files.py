@@ -1,4 +1,4 @@
-"""Reads rows from jsonl, tsv, csv and plain text files, each also .gz, and from a Hugging Face `datasets` folder."""
+"""Reads rows from jsonl, tsv, csv, conll, conllu and plain text files, each also .gz, and from a `datasets` folder."""
 
 from __future__ import annotations
 
@@ -100,6 +100,14 @@ def _read(path: Path) -> Iterator[Row]:
             yield from read_table(path, csv.QUOTE_NONE, "\t")
         case ".csv":
             yield from read_table(path, csv.QUOTE_MINIMAL, ",")
+        case ".conll":
+            from twofold.data.conll import read_conll  # it imports this file
+
+            yield from read_conll(path)
+        case ".conllu":
+            from twofold.data.conll import read_conllu
+
+            yield from read_conllu(path)
         case _:
             for place, line in lines_of(path):
                 yield Row(place, {"text": line})

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.fields import Encoded, TextField, TooLongError
+from twofold.data.cache import Encoded
+from twofold.data.fields import TextField, TooLongError
 from twofold.data.files import Row
 from twofold.data.picture_files import PictureError
 from twofold.data.pictures import Picture, Shown, as_picture
@@ -86,6 +87,14 @@ class PictureField:
 
     def settings(self) -> list[Any]:
         return [self.column, self.view.size, self.view.broken]
+
+    def given(self, value: Any, place: str = "") -> Row:
+        """What a user gives as a row."""
+        return Row(place, {self.column: value})
+
+    def taken(self, row: Row) -> Any:
+        """The same out of a row."""
+        return row.values[self.column]
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The height and width in which each picture is read; reading it whole shows whether it can be."""

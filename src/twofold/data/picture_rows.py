@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import Moment, Plan, make_batch, make_target, plan_at_random, plan_by_size
 from twofold.data.cache import Cache
+from twofold.data.labels import LabelField
 from twofold.data.picture_fields import CaptionField, MaskField, PictureField
 from twofold.data.picture_files import Files
 from twofold.data.pictures import Picture
@@ -29,7 +30,7 @@ class PictureRows:
     rows: NDArray[np.int64]
     files: Files
     source: PictureField
-    targets: Mapping[str, CaptionField | MaskField]
+    targets: Mapping[str, CaptionField | MaskField | LabelField]
     augment: Augment
     prefix: float
     """How often a picture is read with the beginning of one of its captions."""
@@ -59,6 +60,8 @@ class PictureRows:
         for name, field in self.targets.items():
             if isinstance(field, MaskField):
                 targets[name] = self._masks(name, field, share, views)
+            elif isinstance(field, LabelField):
+                targets[name] = field.target([self.cache.columns[name].row(row) for row in share])
             else:
                 written = [field.split(self.cache.columns[name].row(row)) for row in share]
                 if self.prefix:

@@ -120,10 +120,14 @@ def read_pictures(where: str, pictures: str | None, image: str, mask: str | None
     """
     files = files_of(where, pictures)
     if find_files(where) is None:
+        endings: dict[str, str] | None = None
         for row in read_rows(where):
             # What names no picture is left out here, and missed by whoever asks for it.
             others = {key: value for key, value in row.values.items() if key not in (image, mask)}
             named = {key: name for key in (image, mask) if isinstance(name := row.values.get(key or ""), str) and name}
+            if any(not name.lower().endswith(ENDINGS) for name in named.values()):  # a table may leave them out
+                endings = endings or {name.rpartition(".")[0]: name for name in files.names()}
+                named = {key: endings.get(name, name) for key, name in named.items()}
             yield Row(row.place, {**others, **{str(key): Picture(files, name) for key, name in named.items()}})
         return
     names = [name for name in files.names() if name.lower().endswith(ENDINGS)]

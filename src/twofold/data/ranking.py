@@ -10,16 +10,13 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Literal
 
-from numpy.typing import NDArray
-
-from twofold.data.fields import Encoded
+from twofold.data.cache import Encoded
 from twofold.data.files import Row, Where, read_rows
 from twofold.data.published import READERS
-from twofold.data.tokenizer import TextTokenizer
+from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 
 Form = Literal["auto", "ubuntu_v2", "convai2"]
-Ids = Sequence[int] | NDArray[Any]
 """The ids of one text."""
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import Moment, Plan, plan_evenly
 from twofold.data.cache import Cache
-from twofold.data.ranking import Ids
-from twofold.data.tokenizer import Frame
+from twofold.data.tokenizer import Ids
 from twofold.errors import TwofoldError
 
 
@@ -41,6 +40,8 @@ class RankingBatch:
     """(contexts, negatives): the wrong candidates to read each context with, where the two are read as one."""
     scores: list[NDArray[np.float32]]
     """A teacher's scores of each context's response and given negatives; empty where there is no teacher."""
+    progress: float = 0.0
+    """How much of the training is done, from 0 to 1."""
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -104,6 +105,7 @@ class RankingRows:
             allowed=pool.allowed[own][:, order],
             drawn=None if drawn is None else place[drawn],
             scores=[column["scores"].row(rows[row]) for row in own],
+            progress=moment.progress,
         )
 
     def _draw(self, rows: NDArray[np.int64], pool: _Pool, own: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
@@ -150,17 +152,6 @@ class _Pool:
         same[:, :count] |= contexts[:, None] == contexts  # the response to the same context is as right
         same[np.arange(count), np.arange(count)] = False
         return cls(texts, given, ~same)
-
-
-def framed(ids: Ids, frame: Frame) -> NDArray[np.int64]:
-    """One text as its encoder wants it."""
-    return np.concatenate([frame.before, ids, frame.after]).astype(np.int64)
-
-
-def joined(first: Ids, second: Ids, frame: Frame) -> tuple[NDArray[np.int64], int]:
-    """Two texts as one, and where the second begins."""
-    head = [*frame.before, *first, *frame.between]
-    return np.concatenate([head, second, frame.after]).astype(np.int64), len(head)
 
 
 def _split(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:

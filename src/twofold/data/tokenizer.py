@@ -10,14 +10,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from twofold import storage
 from twofold.errors import TwofoldError
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
+MASKS = (" [MASK]", " <mask>")
+"""What backbones call the mask, as it is named here so that no text is taken for it."""
 ROLES = ("pad", "unknown", "start", "end", "separator")
 """What the special tokens are for, in the same order."""
+Ids = Sequence[int] | NDArray[Any]
+"""The tokens of one text."""
 
 # The tokenizers library would otherwise warn when a process that has used its threads starts another.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -53,6 +59,15 @@ class Frame:
         """How many tokens it adds to one text."""
         return len(self.before) + len(self.after)
 
+    def around(self, ids: Ids) -> NDArray[np.int64]:
+        """One text as its encoder wants it."""
+        return np.concatenate([self.before, ids, self.after]).astype(np.int64)
+
+    def joining(self, first: Ids, second: Ids) -> tuple[NDArray[np.int64], int]:
+        """Two texts as one, and where the second begins."""
+        head = [*self.before, *first, *self.between]
+        return np.concatenate([head, second, self.after]).astype(np.int64), len(head)
+
 
 class TextTokenizer:
     """Texts to ids and back; its own kind cuts NFC-normalised text at spaces and punctuation, then into pieces."""
@@ -79,6 +94,11 @@ class TextTokenizer:
             raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(dict.fromkeys(names))}")
         self.pad, self.unknown, self.start, self.end, self.separator = ids
         self.frame = Frame((self.start,), (self.end,)) if frame is None else frame
+        masks = [tokenizer.token_to_id(one) for one in MASKS]
+        self.mask: int = next((one for one in masks if one is not None), self.unknown)
+        """What a token that is to be guessed is read as: a mask where there is one, otherwise the unknown symbol."""
+        self.structure = sorted({*ids, *self.frame.before, *self.frame.between, *self.frame.after} - {self.unknown})
+        """The tokens that are no text."""
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> TextTokenizer:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.batches import Moment, Plan, cached_batch, plan_at_random, plan_by_length
+from twofold.data.batches import Moment, Plan, plan_at_random, plan_by_length
 from twofold.data.cache import Cache
-from twofold.data.fields import TextField
+from twofold.data.corruption import Corruption, Draw
+from twofold.data.fields import SourceField, TargetField
 from twofold.types import Batch
 
 
@@ -21,17 +22,19 @@ class TrainingRows:
 
     cache: Cache
     rows: NDArray[np.int64]
-    source: TextField
-    targets: Mapping[str, TextField]
-    """For each decoder the field it writes; the cache's columns bear the same names, the source is 'source'."""
+    source: SourceField
+    targets: Mapping[str, TargetField]
+    """For each decoder the field it writes; the cache's columns bear the same names."""
     batch_tokens: int
     batch_rows: int | None
     seed: int
+    corruption: Corruption | None = None
 
     @cached_property
     def _lengths(self) -> list[NDArray[np.int64]]:
         # The targets come last: rows are sorted by what is written first, by what is read second.
-        return [self.cache.columns[name].lengths for name in ("source", *self.targets)]
+        written = [self.cache.columns[name].lengths for name, field in self.targets.items() if field.counted]
+        return [self.source.lengths(self.cache), *written]
 
     def plan(self, epoch: int) -> Plan:
         """The batches of an epoch, the same whenever asked."""
@@ -45,5 +48,17 @@ class TrainingRows:
         share = rows[moment.rank :: moment.world]
         if not len(share):
             return None
-        targets = {name: (name, field.vocabulary) for name, field in self.targets.items()}
-        return cached_batch(self.cache, share, ("source", self.source.vocabulary), targets, moment.progress)
+        items = [self.source.cached(self.cache, row) for row in share]
+        if self.corruption:
+            draws = [np.random.default_rng([self.seed, moment.epoch, int(row)]) for row in share]
+            batch = self.corruption.batch(self.source, items, draws, self._other, moment.progress)
+        else:
+            batch = self.source.batch(items, moment.progress)
+        written = {
+            name: field.target([self.cache.columns[name].row(row) for row in share])
+            for name, field in self.targets.items()
+        }
+        return replace(batch, targets={**batch.targets, **written})
+
+    def _other(self, draw: Draw) -> object:
+        return self.source.cached(self.cache, int(self.rows[draw.integers(len(self.rows))]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart
+from twofold.config import DecoderPart, Writes
 from twofold.errors import TwofoldError
 from twofold.layers.convolutions import Activation, Convolution, PictureNorm
 from twofold.results import Painted
@@ -21,7 +21,7 @@ from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
 class Config(DecoderPart):
     """Settings of the U-Net decoder (Ronneberger et al., 2015)."""
 
-    writes: ClassVar[Literal["text", "order", "mask"]] = "mask"
+    writes: ClassVar[Writes] = "mask"
     widths: tuple[int, ...] | None = None
     """Channels after each doubling, from coarse to fine; unless given those of the encoder, then half as many."""
     skips: bool = True
@@ -80,7 +80,7 @@ class Up(nn.Module):
 class UNetDecoder(Decoder):
     """A distribution over the classes for each pixel."""
 
-    metrics: ClassVar = ("likelihood", "masks")
+    metrics = ("likelihood", "masks")
 
     def __init__(self, config: Config, spec: HiddenSpec, classes: Classes) -> None:
         super().__init__()

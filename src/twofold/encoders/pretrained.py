@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,12 +84,12 @@ class Config(EncoderPart):
         return PretrainedEncoder(self, vocabulary)
 
     def own_tokenizer(self) -> TextTokenizer:
-        with _clearly(self.name):
+        with clearly(self.name):
             return _tokenizer(self.name)
 
     def fill(self, encoder: Encoder) -> None:
         assert isinstance(encoder, PretrainedEncoder)
-        with _clearly(self.name):
+        with clearly(self.name):
             encoder.backbone.load_state_dict(_pretrained(self.name, _settings(self)).state_dict())
 
 
@@ -99,7 +100,7 @@ class PretrainedEncoder(Encoder):
         super().__init__()
         from transformers import AutoModel
 
-        with _clearly(config.name, "its architecture may need another version of transformers"):
+        with clearly(config.name, "its architecture may need another version of transformers"):
             settings = _settings(config)
             whole = AutoModel.from_config(settings, attn_implementation=None, **SAFELY)  # type: ignore[no-untyped-call]
         self.backbone: Any = _text_reader(whole)
@@ -108,12 +109,33 @@ class PretrainedEncoder(Encoder):
         arguments = inspect.signature(self.backbone.forward).parameters
         self.takes_segments = (getattr(settings, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in arguments
         self.options = {"use_cache": False} if "use_cache" in arguments else {}
+        self.first_position = _first_position(self.backbone)
+        self.reads_apart = "position_ids" in arguments and not _is_causal(config.architecture or settings.to_dict())
 
     def forward(self, batch: Batch) -> Hidden:
         given: dict[str, Tensor] = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
-        if self.takes_segments and batch.segments is not None:
+        if batch.between is not None:
+            given |= self._apart(batch, batch.between)
+        elif self.takes_segments and batch.segments is not None:
             given["token_type_ids"] = batch.segments
         return Hidden(mask=batch.mask, states=self.backbone(**given, **self.options).last_hidden_state)
+
+    def table(self) -> nn.Parameter:
+        weight: nn.Parameter = self.backbone.get_input_embeddings().weight
+        return weight
+
+    def _apart(self, batch: Batch, between: float) -> dict[str, Tensor]:
+        """Positions that begin anew with the second text, and how much the tokens of one text count for the other."""
+        assert batch.segments is not None
+        places = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+        starts = (batch.segments == 0).logical_and(batch.mask).sum(1, keepdim=True)
+        apart = batch.segments[:, :, None] != batch.segments[:, None]  # (rows, positions, positions)
+        weights = torch.zeros(apart.shape, device=apart.device)
+        weights.masked_fill_(apart, math.log(between) if between else -math.inf)
+        weights.masked_fill_(~batch.mask[:, None], -math.inf)
+        # Padding stands behind the second text and belongs to the first, whose tokens it sees.
+        positions = places - batch.segments * starts + self.first_position
+        return {"position_ids": positions, "attention_mask": weights[:, None]}
 
 
 class Dropout(nn.Module):
@@ -144,7 +166,7 @@ def _architecture(name: str) -> dict[str, Any]:
     """All of the backbone's own settings; code that they may name is not run."""
     from transformers import AutoConfig
 
-    with _clearly(name):
+    with clearly(name):
         found = AutoConfig.from_pretrained(folder_of(name), trust_remote_code=False)
     settings: dict[str, Any] = json.loads(found.to_json_string(use_diff=True))
     settings.pop("auto_map", None)
@@ -260,13 +282,22 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
     if vocabulary.size > known:
         raise TwofoldError(f"{name} knows {known} tokens, the tokenizer {vocabulary.size}; use the backbone's own")
     longest = getattr(settings, "max_position_embeddings", None) or 0  # below 1 where there is no limit
-    for module in backbone.modules():
-        table = getattr(module, "position_embeddings", None)
-        if isinstance(table, nn.Embedding) and table.padding_idx is not None:
-            longest = table.num_embeddings - table.padding_idx - 1  # RoBERTa counts from behind its padding's place
+    if table := _positions_behind_padding(backbone):
+        longest = table.num_embeddings - _first_position(backbone)
     if 0 < longest < vocabulary.limit:
-        remedy = "lower max_context and max_candidate"
+        remedy = "lower max_source, of a ranker max_context and max_candidate"
         raise TwofoldError(f"{name} reads at most {longest} tokens, the limits ask for {vocabulary.limit}; {remedy}")
+
+
+def _positions_behind_padding(backbone: Any) -> nn.Embedding | None:
+    """The table of positions of those that count from behind their padding's place, as RoBERTa does."""
+    tables = [getattr(module, "position_embeddings", None) for module in backbone.modules()]
+    return next((one for one in tables if isinstance(one, nn.Embedding) and one.padding_idx is not None), None)
+
+
+def _first_position(backbone: Any) -> int:
+    table = _positions_behind_padding(backbone)
+    return 0 if table is None or table.padding_idx is None else table.padding_idx + 1
 
 
 def _replace_dropout(backbone: nn.Module) -> None:
@@ -278,7 +309,7 @@ def _replace_dropout(backbone: nn.Module) -> None:
 
 
 @contextmanager
-def _clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
+def clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
     """Turn transformers' many kinds of failure into one line, and keep it quiet otherwise."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging

@@ -110,6 +110,11 @@ class TextConvnet(Encoder):
         self.project = nn.Linear(config.embedding + inside, config.width)
         self.finish = Finish(config.width, config.bottleneck) if needs & {"summary", "finish"} else None
 
+    def levels(self) -> list[list[nn.Parameter]]:
+        """The token vectors, then all else: the convolutions lie beside each other."""
+        table = list(self.embedding.parameters())
+        return [table, [one for one in self.parameters() if one is not table[0]]]
+
     def forward(self, batch: Batch) -> Hidden:
         # From here on the real tokens of all rows stand in one line: nothing is computed for padding.
         at = batch.mask.flatten().nonzero()[:, 0]  # (tokens,) places in the batch

@@ -12,12 +12,9 @@ METRICS = ("bleu1", "bleu2", "bleu3", "bleu4", "cider", "rouge_l")
 
 def measure(judged: Judged) -> Report:
     """Let the model describe every picture, then compare."""
-    model = judged.model
-    field: CaptionField = model.targets[judged.decoder]
+    field: CaptionField = judged.model.targets[judged.decoder]
     references = [field.texts(row) for row in judged.rows]
-    pictures = [row.values[model.source.column] for row in judged.rows]
-    predictions = model.predict(pictures, judged.options, judged.decoder, judged.progress)
-    written = [prediction.output for prediction in predictions]
+    written = [prediction.output for prediction in judged.predictions()]
     metrics = {
         **bleu(written, references),
         "cider": cider(written, references),

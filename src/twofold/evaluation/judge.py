@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from twofold.data.files import Row
@@ -14,6 +14,7 @@ from twofold.evaluation.report import Report
 from twofold.generate.options import GenerateOptions
 from twofold.model import Learner, Model, Ranker
 from twofold.progress import Report as Progress
+from twofold.results import Prediction
 from twofold.types import Decoder
 
 
@@ -27,6 +28,11 @@ class Judged:
     options: GenerateOptions
     progress: Progress | None = None
 
+    def predictions(self) -> list[Prediction]:
+        """What the model makes of every row."""
+        given = [self.model.source.taken(row) for row in self.rows]
+        return self.model.predict(given, self.options, self.decoder, self.progress)
+
 
 def evaluate(
     model: Model | Ranker,
@@ -37,9 +43,10 @@ def evaluate(
     progress: Progress | None = None,
     **ranking: int,
 ) -> Report:
-    """Judge one decoder of the model, the first unless named, by its own metric families or by the given ones.
+    """Judge the model by the metric families of its decoder, or by the given ones.
 
-    For a ranker, `candidates` and `timed` are those of `twofold.evaluation.ranking.measure`.
+    Of several decoders all are judged unless one is named: each metric then bears its decoder's name, and `loss` is the
+    sum that a training minimises. For a ranker, `candidates` and `timed` are those of `evaluation.ranking.measure`.
     """
     if not rows:
         raise TwofoldError("there is no example to judge the model by")
@@ -47,20 +54,28 @@ def evaluate(
         from twofold.evaluation.ranking import measure
 
         return measure(model, rows, progress=progress, **ranking)
-    name = model.decoder_name(decoder)
-    judged = Judged(model, rows, name, options or model.config.generate, progress)
+    names = [model.decoder_name(decoder)] if decoder or len(model.decoders) == 1 else list(model.decoders)
     report = Report({}, len(rows))
-    for family in families or families_of(model, name):
-        measured: Report = _family(family).measure(judged)
-        report.metrics.update(measured.metrics)
-        report.tables.update(measured.tables)
+    for name in names:
+        judged = Judged(model, rows, name, options or model.config.generate, progress)
+        before = f"{name}." if len(names) > 1 else ""
+        for family in families or families_of(model, name):
+            measured: Report = _family(family).measure(judged)
+            report.metrics.update({before + metric: value for metric, value in measured.metrics.items()})
+            report.tables.update({before + table: lines for table, lines in measured.tables.items()})
+    if len(names) > 1 and all(f"{name}.loss" in report.metrics for name in names):
+        losses = [report.metrics[f"{name}.loss"] * model.weights[name] for name in names]
+        return replace(report, metrics={"loss": sum(losses), **report.metrics})
     return report
 
 
 def metric_names(model: Learner) -> list[str]:
-    """The metrics by which the model's first decoder may be judged."""
-    name = next(name for name, _ in model.get_submodule("decoders").named_children())
-    return [metric for family in families_of(model, name) for metric in _family(family).METRICS]
+    """The metrics by which the model may be judged; of several decoders each under its name."""
+    names = [name for name, _ in model.get_submodule("decoders").named_children()]
+    found = {name: [one for family in families_of(model, name) for one in _family(family).METRICS] for name in names}
+    if len(names) == 1:
+        return found[names[0]]
+    return ["loss", *(f"{name}.{metric}" for name in names for metric in found[name])]
 
 
 def families_of(model: Learner, name: str) -> list[str]:

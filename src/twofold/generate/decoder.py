@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 class TextDecoder(Decoder):
     """Writes tokens from left to right; a part fills in `teach`, `start` and `step`."""
 
-    metrics: ClassVar = ("likelihood", "text")
+    metrics = ("likelihood", "text")
     output: nn.Linear
     """From features to one number for each token of the vocabulary."""
 

@@ -62,7 +62,7 @@ class Reduce(nn.Module):
             case "max":
                 vector = states.masked_fill(~mask[..., None], -math.inf).amax(1)
             case "mean":
-                vector = states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+                vector = mean_of(states, mask)
             case _:
                 assert self.query is not None
                 vector = read(self.query[None], states, mask)[:, 0]
@@ -87,6 +87,19 @@ class CandidateVector(nn.Module):
             return vectors
         scale = self.scale if self.log_scale is None else self.log_scale.exp()
         return F.normalize(vectors, dim=-1) * scale
+
+
+def mean_of(states: Tensor, mask: Tensor) -> Tensor:
+    """The mean of the states where `mask` is true: (rows, width)."""
+    return states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+
+
+def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
+    """The mean state of each of two texts that were read as one: (rows, width) each."""
+    if hidden.segments is None:
+        raise ValueError("this Hidden has no segments: what was read was one text")
+    states, second = hidden.need("states"), hidden.segments.bool()
+    return mean_of(states, hidden.mask & ~second), mean_of(states, hidden.mask & second)
 
 
 def finished(vectors: Tensor, hidden: Hidden) -> Tensor:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from twofold.config import DecoderPart, EncoderPart, RankingPart, kind_of, kinds, part_config
-from twofold.data.fields import TooLong
+from twofold.data.corruption import Noise
+from twofold.data.fields import SOURCE, TooLong
 from twofold.data.views import PictureSettings
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
@@ -16,7 +17,10 @@ from twofold.types import DecoderConfig
 
 MAIN = "main"
 """The name of a model's only decoder."""
-SOURCE = "source"
+STRANGER = "stranger"
+"""The target of a decoder that tells whether the second text of a pair is another's."""
+OF_WORDS = ("tags", "tree")
+"""What decoders write that look at single words."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class DecoderSlot:
 
     part: DecoderPart
     target: str | tuple[str, ...]
-    """The column it learns from; of a picture's captions, perhaps several."""
+    """The column it learns from; of a picture's captions, perhaps several; of a tree those of heads and relations."""
     weight: float = 1.0
     """What its loss is multiplied by."""
 
@@ -54,8 +58,8 @@ class ModelConfig:
 
     encoder: EncoderPart
     decoders: Mapping[str, DecoderSlot]
-    source: str
-    """The column that is read."""
+    source: str | tuple[str, ...]
+    """The column that is read, or two that are read as one text."""
     max_source: int
     max_target: int
     too_long: TooLong = "cut"
@@ -66,6 +70,19 @@ class ModelConfig:
     """How pictures are read, where it reads pictures."""
     mask: MaskSettings | None = None
     """What the numbers of a mask stand for, where it paints masks."""
+    frame: bool = False
+    """Whether a text is read between the symbols that belong around it."""
+    keep: Literal["head", "tail"] = "head"
+    """Which end stays of a text that is too long, of a pair that of its first: the newest turns of a dialogue are its
+    tail. Of a sentence of words its beginning always does."""
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each decoder that chooses among names those names, in the order of their numbers."""
+    numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """For each decoder that estimates a number its mean and deviation in the training data."""
+    strangers: float = 0.5
+    """How often a pair has the second text of another row, where a decoder learns to tell."""
+    noise: Noise | None = None
+    """What is done to the texts that a decoder must write as they were."""
 
     def tokenizers(self) -> set[str]:
         """The names of the tokenizers it needs; a text that is read with a picture is cut as what is written."""
@@ -86,12 +103,42 @@ class ModelConfig:
                 raise TwofoldError(f"the decoder '{kind_of(slot.part)}' ranks, and must be a recipe's only `decoder`")
             if slot.part.writes == "mask" and not self.mask:
                 raise TwofoldError(f"the decoder '{kind_of(slot.part)}' paints masks; name their classes: data.classes")
-            if not isinstance(slot.target, str) and (self.encoder.reads, slot.part.writes) != ("picture", "text"):
-                raise TwofoldError(
-                    f"target: {_and(list(slot.target))}, but only a picture's captions have many columns"
-                )
+            self._check_target(name, slot)
         if self.encoder.reads == "picture" and not self.picture:
             raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads pictures, and no text")
+        self._check_source()
+
+    def _check_target(self, name: str, slot: DecoderSlot) -> None:
+        kind, writes = kind_of(slot.part), slot.part.writes
+        if not slot.target and writes != "tokens":
+            raise TwofoldError(f"recipe.decoders.{name}: the decoder '{kind}' needs a column to learn from: target")
+        if self.encoder.reads == "picture" and writes in (*OF_WORDS, "tokens"):
+            raise TwofoldError(f"the decoder '{kind}' looks at words, and the encoder reads pictures")
+        if writes == "tree":
+            if isinstance(slot.target, str) or len(slot.target) != 2:
+                raise TwofoldError(f"the decoder '{kind}' needs two columns: target: [heads, relations]")
+        elif not isinstance(slot.target, str) and (self.encoder.reads, writes) != ("picture", "text"):
+            raise TwofoldError(f"target: {_and(list(slot.target))}, but only a picture's captions have many columns")
+        if writes == "label" and getattr(slot.part, "compare", False) and isinstance(self.source, str):
+            raise TwofoldError(f"the decoder '{kind}' compares two texts: source: [a, b]")
+        one_of_two = writes == "label" and getattr(slot.part, "answers", "one") == "one"
+        if slot.target == STRANGER and (not one_of_two or isinstance(self.source, str)):
+            raise TwofoldError(
+                f"target: {STRANGER} is for the decoder `label` (answers: one) over two texts: source: [a, b]"
+            )
+
+    def _check_source(self) -> None:
+        writes = {slot.part.writes for slot in self.decoders.values()}
+        if not isinstance(self.source, str) and (len(self.source) != 2 or self.encoder.reads == "picture"):
+            raise TwofoldError(f"source: {_and(list(self.source))}; one column, or two that are read as one text")
+        if writes & set(OF_WORDS) and writes - {*OF_WORDS, "label"}:
+            raise TwofoldError(
+                "decoders of words go together, and with `label`; texts are written by a model of their own"
+            )
+        if not isinstance(self.source, str) and writes & {*OF_WORDS, "text"}:
+            raise TwofoldError("source: two texts are read as one by the decoders `label` and `tokens` only")
+        if self.noise and writes != {"text"}:
+            raise TwofoldError("noise is for decoders that write texts")
 
 
 @dataclass(frozen=True)

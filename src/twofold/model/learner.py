@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from twofold.types import Loss
+from twofold.types import Encoder, Loss
 
 
 class Learner(nn.Module):
@@ -17,6 +17,25 @@ class Learner(nn.Module):
 
     precision: torch.dtype | None = None
     """What to compute in where that is quicker; without it in the numbers of the weights."""
+
+    encoder: Encoder
+
+    def towers(self) -> list[Encoder]:
+        """All that reads."""
+        return [self.encoder]
+
+    @property
+    def encoder_learns(self) -> bool:
+        """Whether some parameter of what reads does."""
+        return any(one.requires_grad for tower in self.towers() for one in tower.parameters())
+
+    def train(self, mode: bool = True) -> Self:
+        """Go over to training; a part that does not learn stays as it is when it answers."""
+        super().train(mode)
+        if mode and not self.encoder_learns:
+            for tower in self.towers():
+                tower.eval()
+        return self
 
     @property
     def weights(self) -> Mapping[str, float]:

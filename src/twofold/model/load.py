@@ -15,6 +15,9 @@ from twofold.model.model import Model
 from twofold.model.ranker import Ranker
 
 DEFAULT, MULTILINGUAL = "default", "default-multilingual"
+POOLINGS = {"cls": "first", "mean": "mean", "max": "max"}
+"""What sentence-transformers calls the ways to reduce states."""
+FLAGS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 LONGEST = 256
 """The most tokens that a backbone reads where nothing says how many it was trained on."""
 
@@ -85,12 +88,15 @@ def _pooling(folder: Path) -> tuple[str, int]:
     reduction, longest = "mean", LONGEST
     if (folder / "1_Pooling" / "config.json").is_file():
         about = storage.read_json(folder / "1_Pooling" / "config.json", "copy the folder again")
-        ways = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
-        used = [way for key, way in ways.items() if about.get(key)]
+        given = about.get("pooling_mode")  # the name of the way, as of version 6; a flag for each one before
+        used = [way for name, way in POOLINGS.items() if name == given or about.get(f"pooling_mode_{FLAGS[name]}")]
         if len(used) != 1:
             raise TwofoldError(f"{folder}: its states are reduced in a way that is not known here; name it in a recipe")
         reduction = used[0]
     if (folder / "sentence_bert_config.json").is_file():
         about = storage.read_json(folder / "sentence_bert_config.json", "copy the folder again")
         longest = int(about.get("max_seq_length") or LONGEST)
+    elif (folder / "modules.json").is_file() and (folder / "tokenizer_config.json").is_file():
+        about = storage.read_json(folder / "tokenizer_config.json", "copy the folder again")
+        longest = min(int(about.get("model_max_length") or LONGEST), 2 * LONGEST)
     return reduction, longest

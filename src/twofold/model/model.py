@@ -14,7 +14,7 @@ from torch import nn
 
 from twofold.config import kind_of
 from twofold.data.batches import make_target
-from twofold.data.fields import TextField
+from twofold.data.fields import SOURCE, TextField
 from twofold.data.files import Row, Where, read_rows
 from twofold.data.picture_fields import MaskField, PictureField
 from twofold.data.pictures import read_pictures
@@ -23,9 +23,9 @@ from twofold.errors import TwofoldError, did_you_mean
 from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.model import saved
-from twofold.model.config import SOURCE, ModelConfig
+from twofold.model.config import ModelConfig
 from twofold.model.learner import Evaluating, Learner
-from twofold.model.sides import TextOutput, output_of, source_field, source_of, target_field
+from twofold.model.sides import OwnOutput, TextOutput, corruption_of, output_of, source_field, source_of, target_field
 from twofold.progress import Report
 from twofold.results import Prediction
 from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss
@@ -35,7 +35,8 @@ PREDICT_TOKENS = 4096
 LEARN_ROWS = 64
 """Rows of one batch when the right answers are read as well."""
 Input = Any
-"""A text, or the turns of a dialogue, oldest first; or a picture: a path, a Pillow image, or an array of bytes."""
+"""A text, or the turns of a dialogue, oldest first; two texts where two are read as one; words; or a picture: a path, a
+Pillow image, or an array of bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,16 @@ class Model(Learner):
         self.config = config
         self.tokenizers = dict(tokenizers)
         self.source: Any = source_field(config, self.tokenizers)
-        """The column that is read: a `TextField` or a `PictureField`."""
-        self.targets: dict[str, Any] = {
-            name: target_field(name, config, self.tokenizers, self.source) for name in config.decoders
-        }
-        """For each decoder the column it writes: a `TextField`, a `CaptionField` or a `MaskField`."""
+        """What is read: a `SourceField` or a `PictureField`."""
         self._reads = source_of(self.source)
-        self._writes = {name: output_of(field) for name, field in self.targets.items()}
+        fields = {name: target_field(name, config, self.tokenizers, self.source) for name in config.decoders}
+        self._writes = {name: output_of(field) for name, field in fields.items()}
+        self.targets: dict[str, Any] = {
+            name: field for name, field in fields.items() if not isinstance(self._writes[name], OwnOutput)
+        }
+        """For each decoder that writes a column its field."""
+        self.corruption = corruption_of(config, self.tokenizers)
+        """What is done to texts that are learned from, if anything is."""
         encoder = cast(EncoderConfig, config.encoder)
         self.encoder: Encoder = encoder.build(self.source.vocabulary, config.needs())
         self.decoders = nn.ModuleDict(
@@ -77,6 +81,8 @@ class Model(Learner):
         )
         if config.tie_embeddings:
             self._tie_embeddings()
+        for name in self.decoders:
+            self.decoder(name).share(self.encoder.table())
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, allow_code: bool = False) -> Self:
@@ -91,6 +97,12 @@ class Model(Learner):
     def save_pretrained(self, folder: str | Path) -> None:
         saved.write(self, self.config, self.tokenizers, Path(folder))
 
+    def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
+        """Begin with the weights of another model's encoder, all of which must fit unless `anyway`."""
+        path = saved.read(Path(folder), allow_code=False).path
+        theirs = {name: one for name, one in saved.read_weights(path).items() if name.startswith("encoder.")}
+        saved.take(self, theirs, path, saved.NOTHING if anyway else "encoder.")
+
     # --- learning ---
 
     def batch(self, examples: Sequence[Example], targets: bool = True) -> Batch:
@@ -100,7 +112,7 @@ class Model(Learner):
 
     def batch_of(self, rows: Sequence[Row], targets: bool = True) -> Batch:
         """Rows of a file as tensors on the model's device."""
-        return self._batch(self._reads.read(rows), rows, targets)
+        return self._batch(self._reads.read(rows), self._written(rows) if targets else None, range(len(rows)))
 
     def read(self, where: Where, pictures: str | None = None) -> Iterator[Row]:
         """The rows of a file in the form of the training data; `pictures` is where a table's pictures lie."""
@@ -118,15 +130,32 @@ class Model(Learner):
 
     def batches(self, rows: Sequence[Row]) -> Iterator[Batch]:
         """All rows, in batches of like length or size, with what is to be written."""
-        items = self._reads.read(rows)
+        items, written = self._reads.read(rows), self._written(rows)
         for numbers in self._reads.groups(items, PREDICT_TOKENS):
             for start in range(0, len(numbers), LEARN_ROWS):
-                some = numbers[start : start + LEARN_ROWS]
-                yield self._batch([items[one] for one in some], [rows[one] for one in some], True)
+                yield self._batch(items, written, numbers[start : start + LEARN_ROWS])
 
-    def _batch(self, items: Sequence[Any], rows: Sequence[Row], targets: bool) -> Batch:
-        written = {name: output.target(rows) for name, output in self._writes.items()} if targets else {}
-        return replace(self._reads.batch(items), targets=written).to(self.device)
+    def _written(self, rows: Sequence[Row]) -> dict[str, Sequence[Any]]:
+        """For each decoder that writes a column what it is to write, row by row."""
+        return {name: self._writes[name].read(rows) for name in self.targets}
+
+    def _batch(
+        self, items: Sequence[Any], written: Mapping[str, Sequence[Any]] | None, numbers: Sequence[int]
+    ) -> Batch:
+        """Some of the items; what is done to them is the same whenever they are judged."""
+        chosen = [items[number] for number in numbers]
+        if written is None or not self.corruption:
+            batch = self._reads.batch(chosen)
+        else:
+            draws = [np.random.default_rng([0, number]) for number in numbers]
+            batch = self.corruption.batch(
+                self.source, chosen, draws, lambda draw: items[int(draw.integers(len(items)))]
+            )
+        targets = {
+            name: self._writes[name].target([things[number] for number in numbers])
+            for name, things in (written or {}).items()
+        }
+        return replace(batch, targets={**batch.targets, **targets}).to(self.device)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -134,7 +163,7 @@ class Model(Learner):
 
     def losses(self, batch: Batch) -> dict[str, Loss]:
         with self.autocast():
-            hidden = self.encoder(batch)
+            hidden = self._encoded(batch)
             return {
                 # What was read once is told to every target that belongs to it.
                 name: self.decoder(name).loss(
@@ -182,11 +211,17 @@ class Model(Learner):
         with Evaluating(self):
             for numbers in self._reads.groups(items, PREDICT_TOKENS // options.beam):
                 batch = self._reads.batch([items[number] for number in numbers]).to(self.device)
-                for number, made in zip(numbers, part.predict(self.encoder(batch), options), strict=True):
+                for number, made in zip(numbers, part.predict(self._encoded(batch), options), strict=True):
                     results[number] = output.answer(given[number], items[number], made)
                 if report:
                     report(len(results))
         return [results[number] for number in range(len(given))]
+
+    @torch.no_grad()
+    def answers(self, batch: Batch, decoder: str | None = None) -> Sequence[Any]:
+        """What a decoder makes of a batch, before it is put into the form of the data."""
+        with Evaluating(self):
+            return self.decoder(decoder).predict(self._encoded(batch), self.config.generate)
 
     def stream(
         self,
@@ -242,7 +277,8 @@ class Model(Learner):
             if field is None:
                 raise TwofoldError("this model reads no beginning of a text; train a `vit` with encoder.prefix=true")
             begun = {field.column: prefix}
-        return [Row(f"input {number}", {self.source.column: one, **begun}) for number, one in enumerate(given, start=1)]
+        rows = [self.source.given(one, f"input {number}") for number, one in enumerate(given, start=1)]
+        return [Row(row.place, {**row.values, **begun}) for row in rows]
 
     def _text_decoder(self, name: str | None) -> tuple[TextDecoder, TextField]:
         part, output = self.decoder(name), self._writes[self.decoder_name(name)]
@@ -250,17 +286,25 @@ class Model(Learner):
             raise TwofoldError(f"the decoder '{self.decoder_name(name)}' does not write text")
         return part, output.field
 
+    def _encoded(self, batch: Batch) -> Hidden:
+        """What the encoder reads, with the places of words and of two texts in it."""
+        return replace(self.encoder(batch), words=batch.words, segments=batch.segments)
+
     @torch.no_grad()
     def _encode(self, batch: Batch) -> Hidden:
-        return self.encoder(batch)
+        return self._encoded(batch)
 
     def _tie_embeddings(self) -> None:
         """Let every decoder use the encoder's table of token vectors."""
         shared: Any = getattr(self.encoder, "embedding", None)
+        source = self.tokenizers.get(SOURCE, next(iter(self.tokenizers.values())))
         part: Any
         for name, part in self.decoders.items():
             own: Any = getattr(part, "embedding", None)
-            if shared is None or own is None or own.weight.shape != shared.weight.shape:
+            if name not in self.tokenizers:  # it writes no text
+                continue
+            same = self.tokenizers[name].fingerprint() == source.fingerprint()
+            if shared is None or own is None or own.weight.shape != shared.weight.shape or not same:
                 raise TwofoldError(
                     f"tie_embeddings: the encoder and the decoder '{name}' must both have token vectors of the same "
                     "width over one vocabulary (tokenizer.shared=true)"

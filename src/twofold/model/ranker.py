@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from twofold.config import RankingPart, kind_of
 from twofold.data.batches import by_length
-from twofold.data.fields import Field
+from twofold.data.cache import Field
+from twofold.data.fields import SOURCE
 from twofold.data.files import Row
 from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField
 from twofold.data.ranking_batches import RankingBatch
@@ -24,12 +25,13 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.layers.norms import BatchNorm
 from twofold.model import saved
-from twofold.model.config import MAIN, SOURCE, RankerConfig
+from twofold.model.config import MAIN, RankerConfig
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.ranking import Pieces, add_gradients, losses_of
+from twofold.model.saved import NOTHING
 from twofold.progress import Report
 from twofold.results import Hit, Hits
-from twofold.types import Contexts, DecoderConfig, Encoder, EncoderConfig, Loss, RankingHead, Vocabulary
+from twofold.types import Batch, Contexts, DecoderConfig, Encoder, EncoderConfig, Loss, RankingHead, Vocabulary
 
 READ_TOKENS = 1024
 """Rows × longest of one batch when reading without learning."""
@@ -82,6 +84,11 @@ class Ranker(Learner):
             raise TwofoldError(f"separate: the decoder '{kind_of(config.decoder)}' reads both sides as one text")
         if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
             raise TwofoldError("norm: batch does not go with ranking, whose texts are read in pieces; use norm: layer")
+        if head.between() is not None and not self.encoder.reads_apart:
+            raise TwofoldError(
+                f"decoder.opens: the encoder '{kind_of(config.encoder)}' cannot read two texts apart; "
+                "take BERT or the like, or set decoder.opens=0"
+            )
         self.candidate_tower = copy.deepcopy(self.encoder) if config.separate else None
         self.decoders = nn.ModuleDict({MAIN: head})
 
@@ -106,6 +113,9 @@ class Ranker(Learner):
     def head(self) -> RankingHead:
         return cast(RankingHead, self.decoders[MAIN])
 
+    def towers(self) -> list[Encoder]:
+        return [self.encoder] if self.candidate_tower is None else [self.encoder, self.candidate_tower]
+
     @property
     def candidate_encoder(self) -> Encoder:
         return self.encoder if self.candidate_tower is None else self.candidate_tower
@@ -116,19 +126,19 @@ class Ranker(Learner):
         if self.candidate_tower is not None:
             self.candidate_tower.load_state_dict(self.encoder.state_dict())
 
-    def take_weights(self, folder: str | Path) -> None:
-        """Begin with the weights of another ranker: its encoder's, which must fit, and its decoder's where they do."""
+    def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
+        """Begin with another model's weights: the encoder's, which must fit unless `anyway`, others where they do."""
         path = saved.read(Path(folder), allow_code=False).path
         theirs = saved.read_weights(path)
-        own = saved.unique_tensors(self)
         if not any(name.startswith("candidate_tower.") for name in theirs):  # a model with one tower serves both
             read = {name: one for name, one in theirs.items() if name.startswith("encoder.")}
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): one for name, one in read.items()}
-        taken = {n: theirs[n] if n in theirs and theirs[n].shape == v.shape else v for n, v in own.items()}
-        for name in own:
-            if name.startswith("encoder.") and taken[name] is own[name]:
-                raise TwofoldError(f"start: {path} has no '{name}' that fits; start from a model of the same encoder")
-        saved.fill(self, taken, path)
+        saved.take(self, theirs, path, NOTHING if anyway else "encoder.")
+
+    def joint(self, batch: Batch) -> Tensor:
+        """The scores of contexts and candidates that are read as one text: (rows,)."""
+        batch = batch.to(self.device)
+        return self.head.joint(replace(self.encoder(batch), segments=batch.segments))
 
     # --- learning ---
 
@@ -153,12 +163,18 @@ class Ranker(Learner):
         return batch.tokens
 
     def losses(self, batch: RankingBatch) -> dict[str, Loss]:
+        self._note_progress(batch)
         with self.autocast():
             return {MAIN: losses_of(self, batch, Pieces(self, batch).run())}
 
     def backward(self, batch: RankingBatch, counts: Mapping[str, int]) -> dict[str, Loss]:
         """Add the gradients; a batch too large for memory is read piece by piece, twice."""
+        self._note_progress(batch)
         return {MAIN: add_gradients(self, batch, 1.0 / counts[MAIN])}
+
+    def _note_progress(self, batch: RankingBatch) -> None:
+        if self.training:
+            self.head.at(batch.progress)
 
     # --- ranking ---
 
@@ -220,8 +236,9 @@ class Ranker(Learner):
         done = 0
         with Evaluating(self), self.autocast():
             for numbers in by_length([len(a) + len(b) for a, b in zip(first, second, strict=True)], READ_TOKENS):
-                batch = Pieces.joint([(first[number], second[number]) for number in numbers], frame, self._vocabulary())
-                results[numbers] = self.head.joint(self.encoder(batch.to(self.device))).float()
+                some = [(first[number], second[number]) for number in numbers]
+                batch = Pieces.joint(some, frame, self._vocabulary(), self.head.between())
+                results[numbers] = self.joint(batch).float()
                 done += len(numbers)
                 if report:
                     report(done)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from twofold.data.batches import by_length, make_batch
-from twofold.data.ranking import Ids
-from twofold.data.ranking_batches import RankingBatch, framed, joined
-from twofold.data.tokenizer import Frame
+from twofold.data.batches import by_length, make_batch, make_joined_batch
+from twofold.data.ranking_batches import RankingBatch
+from twofold.data.tokenizer import Frame, Ids
 from twofold.layers.gather import gather_rows
 from twofold.layers.ranking import BLOCK
 from twofold.types import Batch, Contexts, Loss, Vocabulary
@@ -82,23 +82,26 @@ class Pieces:
     @staticmethod
     def alone(texts: Sequence[Ids], frame: Frame, vocabulary: Vocabulary) -> Batch:
         """Texts as an encoder wants them."""
-        return make_batch([framed(ids, frame) for ids in texts], vocabulary)
+        return make_batch([frame.around(ids) for ids in texts], vocabulary)
 
     @staticmethod
-    def joint(pairs: Sequence[tuple[Ids, Ids]], frame: Frame, vocabulary: Vocabulary) -> Batch:
-        """Two texts as one, with the number of the text at every position."""
-        rows = [joined(first, second, frame) for first, second in pairs]
-        batch = make_batch([ids for ids, _ in rows], vocabulary)
-        starts = torch.tensor([start for _, start in rows])
-        segments = (torch.arange(batch.tokens.shape[1]) >= starts[:, None]) & batch.mask
-        return Batch(batch.tokens, batch.mask, segments=segments.long())
+    def joint(
+        pairs: Sequence[tuple[Ids, Ids]], frame: Frame, vocabulary: Vocabulary, between: float | None = None
+    ) -> Batch:
+        """Two texts as one, or side by side, each with its own frame."""
+        if between is None:
+            return make_joined_batch([frame.joining(first, second) for first, second in pairs], vocabulary)
+        both = [(frame.around(first), frame.around(second)) for first, second in pairs]
+        rows: list[tuple[ArrayLike, int]] = [(np.concatenate([first, second]), len(first)) for first, second in both]
+        return replace(make_joined_batch(rows, vocabulary), between=between)
 
     def read(self, piece: _Piece) -> tuple[Tensor, Tensor | None]:
         """What the decoder keeps of a piece."""
         model, numbers = self.model, piece.numbers
         if model.joined:
-            batch = self.joint([self.pairs[number] for number in numbers], self.frame, self.vocabulary)
-            return model.head.joint(model.encoder(batch.to(model.device))), None
+            pairs = [self.pairs[number] for number in numbers]
+            batch = self.joint(pairs, self.frame, self.vocabulary, model.head.between())
+            return model.joint(batch), None
         batch = self.alone([self.sides[piece.side][number] for number in numbers], self.frame, self.vocabulary)
         if piece.side == 0:
             kept = model.head.context(model.encoder(batch.to(model.device)))
@@ -170,9 +173,13 @@ def add_gradients(model: Ranker, batch: RankingBatch, scale: float) -> Loss:
             torch.manual_seed(seeds[number])
             with model.autocast():
                 again, _ = pieces.read(piece)
-            again.backward(pieces.gradient(piece, leaves).to(again.dtype))  # type: ignore[no-untyped-call]
+            if again.requires_grad:
+                again.backward(pieces.gradient(piece, leaves).to(again.dtype))  # type: ignore[no-untyped-call]
     else:
-        torch.autograd.backward(read.tensors(), [leaf.grad for leaf in leaves.tensors()])
+        both = zip(read.tensors(), leaves.tensors(), strict=True)
+        learning = [(one, leaf.grad) for one, leaf in both if one.requires_grad]  # not a side whose tower is frozen
+        if learning:
+            torch.autograd.backward([one for one, _ in learning], [gradient for _, gradient in learning])
     return Loss(total, len(batch))
 
 

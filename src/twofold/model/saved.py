@@ -20,6 +20,8 @@ from twofold.model.config import ModelConfig, RankerConfig
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
+NOTHING = "nothing."
+"""What no weight's name begins with."""
 
 
 FAMILIES: dict[str, type[ModelConfig] | type[RankerConfig]] = {"text": ModelConfig, "ranking": RankerConfig}
@@ -112,6 +114,25 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         raise TwofoldError(f"{path}: does not fit the model: {'; '.join(wrong[:5])}{more}")
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
+
+
+def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, must_fit: str = "encoder.") -> None:
+    """Begin with the weights of another model as far as they fit; those under `must_fit` must."""
+    own = unique_tensors(model)
+    taken = {n: theirs[n] if n in theirs and theirs[n].shape == v.shape else v for n, v in own.items()}
+    wrong = [
+        f"{name} {tuple(own[name].shape)}"
+        + (f", there {tuple(theirs[name].shape)}" if name in theirs else ", not there")
+        for name in own
+        if name.startswith(must_fit) and taken[name] is own[name]
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise TwofoldError(
+            f"start: {path} does not fit: {'; '.join(wrong[:5])}{more}; start from a model of the same encoder, or set "
+            "start_anyway=true to leave these as they are"
+        )
+    fill(model, taken, path)
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from twofold.config import EncoderPart, Part, RankingPart, Role, part_config, structure, unstructure
 from twofold.data.cache import Cache
+from twofold.data.fields import SOURCE
 from twofold.data.files import Row
-from twofold.data.tokenizer import TokenizerConfig
+from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.evaluation import metric_names
 from twofold.model import Learner
+from twofold.model.saved import read
 from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
@@ -42,6 +44,10 @@ class Recipe:
     encoder: EncoderPart
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    start: str | None = None
+    """A trained model's folder whose encoder to begin with; `encoder: FOLDER` takes its settings as well."""
+    start_anyway: bool = False
+    """Whether to begin even where some weights of the encoder do not fit, and leave those as they are."""
 
     @classmethod
     def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
@@ -51,7 +57,7 @@ class Recipe:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """A recipe from plain values as they stand in YAML, of the kind that its decoder asks for."""
-        plain = fill_environment(dict(content))
+        plain = _with_encoder(fill_environment(dict(content)))
         recipe = structure(_kind(plain).prepared(plain), _kind(plain))
         if not isinstance(recipe, cls):
             raise TwofoldError(f"recipe.decoder: not one for a {cls.__name__}")
@@ -66,6 +72,15 @@ class Recipe:
     def plain(self) -> dict[str, Any]:
         """Plain values, every setting spelled out, from which `of` gives the recipe again."""
         return {key: value for key, value in unstructure(self).items() if value is not None}
+
+    def own_tokenizer(self) -> TextTokenizer | None:
+        """The tokenizer that belongs to the weights it starts from, if there are any."""
+        if self.start:
+            found = read(Path(self.start), allow_code=False).tokenizers.get(SOURCE)
+            if found is not None:
+                return found
+        own: TextTokenizer | None = self.encoder.own_tokenizer()
+        return own
 
     # --- what `train` asks, in this order ---
 
@@ -100,6 +115,17 @@ class Recipe:
     def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
         """How a model is judged while it trains."""
         raise NotImplementedError
+
+
+def _with_encoder(content: dict[str, Any]) -> dict[str, Any]:
+    """A folder in the place of the encoder stands for its settings and the weights to start from."""
+    folder = content.get("encoder")
+    if not isinstance(folder, str) or not Path(folder).is_dir():
+        return content
+    if content.get("start") not in (None, folder):
+        raise TwofoldError(f"recipe.start: {content['start']}, but the encoder is {folder}; give one of the two")
+    settings = unstructure(read(Path(folder), allow_code=False).config.encoder)
+    return {**content, "encoder": settings, "start": folder}
 
 
 def _kind(content: Mapping[str, Any]) -> type[Recipe]:

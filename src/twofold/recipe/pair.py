@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from twofold.config import DecoderPart, unstructure
 from twofold.data.files import Row
+from twofold.data.labels import MOST_LABELS, labels_in, number_in
+from twofold.data.tokenizer import TextTokenizer
+from twofold.data.words import words_in
 from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
 from twofold.generate.options import GenerateOptions
-from twofold.model import DecoderSlot, ModelConfig
-from twofold.model.config import MAIN
+from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.model.config import MAIN, OF_WORDS, STRANGER
 from twofold.recipe.base import Recipe
 
 
@@ -48,6 +53,17 @@ class PairRecipe(Recipe):
         """What the model is built from."""
         raise NotImplementedError
 
+    def built(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], rows: Iterable[Row]) -> Model:
+        """The model with the weights it starts from; names and numbers are looked up in the training rows."""
+        classes, numbers = _found(config, rows)
+        config = replace(config, encoder=self.encoder.settled(), classes=classes, numbers=numbers)
+        model = Model(config, tokenizers)
+        if not self.start or self.start_anyway:  # otherwise every weight of the encoder comes from there
+            self.encoder.fill(model.encoder)
+        if self.start:
+            model.take_weights(self.start, self.start_anyway)
+        return model
+
     @property
     def slots(self) -> dict[str, DecoderSlot]:
         """Every decoder by its name."""
@@ -62,6 +78,37 @@ class PairRecipe(Recipe):
         return lambda model: evaluate(model, rows, options, families=families).metrics
 
 
+def _found(
+    config: ModelConfig, rows: Iterable[Row]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[float, float]]]:
+    """For each decoder the names that its column holds, or the mean and deviation of its numbers."""
+    asked = {
+        name: slot
+        for name, slot in config.decoders.items()
+        if slot.part.writes in ("label", *OF_WORDS) and slot.target != STRANGER
+    }
+    if not asked:
+        return {}, {}
+    kinds = {name: str(getattr(slot.part, "answers", "words")) for name, slot in asked.items()}
+    columns = {name: one.target if isinstance(one.target, str) else one.target[-1] for name, one in asked.items()}
+    names: dict[str, set[str]] = {name: set() for name in asked if kinds[name] != "number"}
+    numbers: dict[str, list[float]] = {name: [] for name in asked if kinds[name] == "number"}
+    for row in rows:
+        for name, column in columns.items():
+            if name in numbers:
+                numbers[name].append(number_in(row, column))
+                continue
+            kind = kinds[name]
+            names[name].update(words_in(row, column) if kind == "words" else labels_in(row, column, kind))
+            if len(names[name]) > MOST_LABELS:
+                raise TwofoldError(f"'{column}' has over {MOST_LABELS:,} different values; is it the column of labels?")
+    for name, own in names.items():
+        if not own:
+            raise TwofoldError(f"'{columns[name]}' holds no label")
+    deviations = {name: (float(np.mean(own)), float(np.std(own)) or 1.0) for name, own in numbers.items()}
+    return {name: tuple(sorted(own)) for name, own in names.items()}, deviations
+
+
 def _with_slots(content: dict[str, Any]) -> dict[str, Any]:
     """Put the settings of each of several decoders apart from its target and weight."""
     slots = content.get("decoders")
@@ -72,5 +119,6 @@ def _with_slots(content: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(slot, dict):
             raise TwofoldError(f"recipe.decoders.{name}: needs `kind` and `target`")
         own = {key: slot[key] for key in ("target", "weight") if key in slot}
+        own.setdefault("target", "")  # what is learned from the text itself has no column
         apart[name] = {"part": {key: value for key, value in slot.items() if key not in own}, **own}
     return {**content, "decoders": apart}

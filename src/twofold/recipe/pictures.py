@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold.data.batches import hold_out
-from twofold.data.cache import Cache
-from twofold.data.fields import Field, TooLong
+from twofold.data.cache import Cache, Field
+from twofold.data.fields import SOURCE, TooLong
 from twofold.data.files import Row
 from twofold.data.picture_fields import MaskField, NameField
 from twofold.data.picture_rows import NAME, PictureRows
@@ -22,7 +21,7 @@ from twofold.data.pictures import files_of, pictures_fingerprint, read_pictures
 from twofold.data.views import Augment, PictureSettings
 from twofold.errors import TwofoldError
 from twofold.model import Model, ModelConfig
-from twofold.model.config import SOURCE, MaskSettings
+from twofold.model.config import MaskSettings
 from twofold.progress import bar
 from twofold.recipe.base import Split
 from twofold.recipe.pair import PairRecipe
@@ -110,9 +109,7 @@ class PictureRecipe(PairRecipe):
         written = {name: slot.target for name, slot in config.decoders.items() if slot.part.writes == "text"}
         columns = {name: "\t".join([one] if isinstance(one, str) else one) for name, one in written.items()}
         tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts) if columns else {}
-        model = Model(dataclasses.replace(config, encoder=self.encoder.settled()), tokenizers)
-        self.encoder.fill(model.encoder)
-        return model
+        return self.built(config, tokenizers, self._read(self.data.train))
 
     def cache(self, model: Model) -> Cache:
         fields: dict[str, Field] = {NAME: NameField(model.source.column), SOURCE: model.source}

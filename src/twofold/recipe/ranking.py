@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from twofold.config import DecoderPart
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
+from twofold.data.fields import SOURCE
 from twofold.data.files import Row
 from twofold.data.ranking import Form, RankingReader
 from twofold.data.ranking_batches import RankingRows
@@ -22,8 +23,6 @@ from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
 from twofold.evaluation.ranking import questions
 from twofold.model import Ranker, RankerConfig, RankingLoss
-from twofold.model.config import SOURCE
-from twofold.model.saved import read
 from twofold.progress import bar
 from twofold.recipe.base import PREPARED, Recipe, Split
 from twofold.recipe.prepare import Mining, Teacher, prepare_rows
@@ -79,8 +78,6 @@ class RankingRecipe(Recipe):
     decoder: DecoderPart = field(kw_only=True)
     separate: bool = False
     """Whether candidates are read by a tower of their own, which starts from the same weights."""
-    start: str | None = None
-    """A trained model's folder whose weights to begin with, as far as they fit."""
     mine: Mining | None = None
     """Look for wrong candidates that are hard to tell from right ones, before the training."""
     teacher: Teacher | None = None
@@ -113,17 +110,16 @@ class RankingRecipe(Recipe):
         return RankerConfig(self.encoder, self.decoder, self.separate, **given, loss=self.loss)
 
     def model(self, folder: Path) -> Ranker:
-        tokenizer = self.encoder.own_tokenizer()
-        if tokenizer is None and self.start:  # its weights belong to its tokens
-            tokenizer = read(Path(self.start), allow_code=False).tokenizers[SOURCE]
+        tokenizer = self.own_tokenizer()
         if tokenizer is None:
             columns = {SOURCE: "texts"}
             tokenizer = make_tokenizers(self.tokenizer, columns, folder, self._texts)[SOURCE]
         config = dataclasses.replace(self.model_config(), encoder=self.encoder.settled())
         model = Ranker(config, tokenizer)
-        model.start_from()
+        if not self.start or self.start_anyway:  # otherwise every weight of the encoder comes from there
+            model.start_from()
         if self.start:
-            model.take_weights(self.start)
+            model.take_weights(self.start, self.start_anyway)
         model.chunk_tokens, model.memory_tokens = self.train.chunk_tokens, self.train.memory_tokens
         return model
 

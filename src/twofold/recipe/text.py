@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
-from twofold.data.fields import TextField, TooLong
+from twofold.data.corruption import Noise
+from twofold.data.fields import SOURCE, TooLong
 from twofold.data.files import Row, Where, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
 from twofold.errors import TwofoldError
 from twofold.model import Model, ModelConfig
-from twofold.model.config import SOURCE
 from twofold.progress import bar
 from twofold.recipe.base import Split
 from twofold.recipe.pair import PairRecipe
@@ -31,10 +31,10 @@ class DataConfig:
 
     train: str | dict[str, str]
     """A jsonl, tsv, csv or text file, each also .gz, a `datasets` folder, or columns to plain text files."""
-    source: str = "source"
-    """The column or key to read."""
-    target: str = "target"
-    """The column or key to write."""
+    source: str | tuple[str, ...] = "source"
+    """The column or key to read, or two of them that are read as one text; words for `tags` and `tree`."""
+    target: str | tuple[str, ...] = "target"
+    """The column or key to write; for `tree` those of heads and relations."""
     dev: str | dict[str, str] | None = None
     """Rows to judge by while training."""
     held_out: int = 0
@@ -45,17 +45,26 @@ class DataConfig:
     """The most tokens of a target."""
     too_long: TooLong = "cut"
     """What happens to longer ones: cut loses their tail and counts them in the log, refuse ends with the line."""
+    keep: Literal["head", "tail"] = "head"
+    """Which end stays of a text that is too long, of a pair that of its first: the newest turns of a dialogue are its
+    tail. Of a sentence of words its beginning always does."""
+    strangers: float = 0.5
+    """How often a pair has the second text of another row, where a decoder's target is `stranger`."""
+    noise: Noise | None = None
+    """Text → text: what is done to the source, such as {mask: 0.3, delete: 0.1}, when the target is the same text."""
 
     def __post_init__(self) -> None:
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both")
         if self.held_out < 0 or self.max_source < 1 or self.max_target < 1:
             raise ValueError("held_out must be at least 0, max_source and max_target at least 1")
+        if not 0 < self.strangers < 1:
+            raise ValueError("strangers must be above 0 and below 1")
 
 
 @dataclass(frozen=True)
 class TextRecipe(PairRecipe):
-    """A recipe whose decoders write text."""
+    """A recipe whose encoder reads texts."""
 
     data: DataConfig
     tie_embeddings: bool = False
@@ -78,28 +87,32 @@ class TextRecipe(PairRecipe):
             too_long=data.too_long,
             tie_embeddings=self.tie_embeddings,
             generate=self.generate,
+            # Our own text → text models read bare texts; what is read for its own sake has symbols around it.
+            frame=any(slot.part.writes != "text" for slot in self.slots.values()),
+            keep=data.keep,
+            strangers=data.strangers,
+            noise=data.noise,
         )
 
     def model(self, folder: Path) -> Model:
         config = self.model_config()
-        columns = {SOURCE: config.source, **{name: str(slot.target) for name, slot in config.decoders.items()}}
-        own = self.encoder.own_tokenizer()
+        written = {name: str(slot.target) for name, slot in config.decoders.items() if slot.part.writes == "text"}
+        columns = {SOURCE: config.source if isinstance(config.source, str) else "\t".join(config.source), **written}
+        own = self.own_tokenizer()
         if own is not None:  # the weights it starts from belong to its tokens
             del columns[SOURCE]
-        tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts)
+        tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts) if columns else {}
         if own is not None:
             tokenizers[SOURCE] = own
-        model = Model(replace(config, encoder=self.encoder.settled()), tokenizers)
-        self.encoder.fill(model.encoder)
-        return model
+        return self.built(config, tokenizers, read_rows(self.data.train))
 
     def cache(self, model: Model) -> Cache:
-        fields: dict[str, TextField] = {SOURCE: model.source, **model.targets}
+        fields: dict[str, Any] = {**model.source.columns(), **model.targets}
         with bar("tokenising", None) as report:
             cache = Cache.of(self.data.train, fields, report)
         for name, cut in cache.cut.items():
             if cut:
-                limit = "max_source" if name == SOURCE else "max_target"
+                limit = "max_target" if name in model.targets else "max_source"
                 warnings.warn(
                     f"{cut:,} of {cache.rows:,} rows: '{fields[name].column}' is longer than data.{limit} and was cut",
                     stacklevel=2,
@@ -108,18 +121,20 @@ class TextRecipe(PairRecipe):
 
     def split(self, cache: Cache, model: Model) -> Split:
         split = split_rows(self.data, cache, self.train.seed, read_rows)
-        if self.data.dev:
-            for one in (model.source, *model.targets.values()):
-                one.encode(split.judged)  # what is wrong with it is said now, not after the first epoch
+        if split.judged:  # what is wrong with them is said now, not after the first epoch
+            model.source.items(split.judged)
+            for one in model.targets.values():
+                one.encode(split.judged)
         return split
 
     def rows(self, cache: Cache, rows: NDArray[np.int64], model: Model) -> TrainingRows:
         train = self.train
-        return TrainingRows(cache, rows, model.source, model.targets, train.batch_tokens, train.batch_rows, train.seed)
+        sizes = (train.batch_tokens, train.batch_rows, train.seed)
+        return TrainingRows(cache, rows, model.source, model.targets, *sizes, model.corruption)
 
     def _texts(self, columns: Sequence[str], report: Any) -> Iterator[str]:
         for number, row in enumerate(read_rows(self.data.train), start=1):
-            for column in columns:
+            for column in (one for joined in columns for one in joined.split("\t")):
                 text = row.text(column)
                 yield from [text] if isinstance(text, str) else text
             report(number)

@@ -36,6 +36,13 @@ class TrainConfig:
     """The largest part of all steps that the warm-up may take, if there is such a limit."""
     rates: dict[str, float] = field(default_factory=dict)
     """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}."""
+    freeze: Literal["none", "encoder", "gradual"] = "none"
+    """encoder: what reads stays as it is, and only what writes learns; gradual: so at first, then layer by layer from
+    the top down learns too."""
+    thawed_by: float = 0.5
+    """With gradual: after what share of the training everything learns."""
+    layer_decay: float = 1.0
+    """What the rate is multiplied by from each layer of the encoder to the one below it."""
     plateau_factor: float = 0.5
     """With `plateau`: what the rate is multiplied by when an evaluation brings nothing better."""
     clip: float = 1.0
@@ -72,6 +79,8 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least {bound}, not {value}")
         if self.learning_rate <= 0 or not 0 <= self.average < 1 or not 0 < self.beta2 < 1:
             raise ValueError("learning_rate must be above 0, average in [0, 1), beta2 in (0, 1)")
+        if not 0 < self.thawed_by <= 1 or not 0 < self.layer_decay <= 1:
+            raise ValueError("thawed_by and layer_decay must be above 0 and at most 1")
         if not 0 <= (self.warmup_share or 0) <= 1 or any(rate < 0 for rate in self.rates.values()):
             raise ValueError("warmup_share must be from 0 to 1, rates at least 0")
 

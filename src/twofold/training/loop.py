@@ -26,6 +26,7 @@ from twofold.training import checkpoint, processes
 from twofold.training.config import TrainConfig
 from twofold.training.log import Log
 from twofold.training.optimise import (
+    Freezing,
     RunningMean,
     add_up_gradients,
     learning_rate,
@@ -64,14 +65,17 @@ class Trainer:
         self, model: Learner, rows: Rows, validate: Validate | None, config: TrainConfig, folder: Path
     ) -> None:
         self.model, self.rows, self.validate, self.config, self.folder = model, rows, validate, config, folder
-        _refuse_batch_norm(model, config)
         self.device = processes.make_device(config.device)
         model.to(self.device)
         fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         if config.precision == "bfloat16" or (config.precision == "auto" and fast):
             model.precision = torch.bfloat16
         self.optimiser = make_optimiser(model, config)
+        self.freezing = Freezing(model, config)
+        self.freezing.at(1.0)  # what learns at any time must be known
+        _refuse_what_cannot_learn(model, config)
         self.mean = RunningMean(model, config.average) if config.average else None
+        self.freezing.at(0.0)
         self.progress = checkpoint.Progress()
         self.first = processes.rank() == 0
         self._asked_to_stop = self._stopping = False
@@ -156,6 +160,7 @@ class Trainer:
         """One change of the weights; returns how many real tokens this process has read."""
         config, progress = self.config, self.progress
         progress.step += 1
+        self.freezing.at(share)
         # What is random in a step follows from its number: nothing to save, nothing to replay.
         torch.manual_seed(_mix(config.seed, progress.step, processes.rank()))
         numbers = range(progress.batch, min(progress.batch + config.accumulate, len(plan)))
@@ -226,7 +231,7 @@ class Trainer:
         metrics = processes.from_first(metrics)
         better = True
         if metrics:
-            value = metrics[self.config.best] * (-1 if self.config.best in LOWER_IS_BETTER else 1)
+            value = metrics[self.config.best] * (-1 if _lower_is_better(self.config.best) else 1)
             better = progress.best is None or value > progress.best
             if better:
                 progress.best, progress.worse = value, 0
@@ -273,11 +278,18 @@ class Trainer:
                 signal.signal(number, handler)
 
 
+def _lower_is_better(metric: str) -> bool:
+    """Of several decoders each metric bears its decoder's name."""
+    return metric.rpartition(".")[2] in LOWER_IS_BETTER
+
+
 def _mix(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def _refuse_batch_norm(model: nn.Module, config: TrainConfig) -> None:
+def _refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
+    if not any(one.requires_grad for one in model.parameters()):
+        raise TwofoldError("train.freeze=encoder: nothing else of this model learns; use gradual or none")
     norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]
     if any(norm.weight.requires_grad for norm in norms):
         for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from twofold.errors import TwofoldError
+from twofold.model import Learner
 from twofold.training.config import TrainConfig
 
 
@@ -16,11 +17,14 @@ def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     """Decay for matrices, none for norms and biases; `scale` is what a group's rate is multiplied by."""
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     used = set()
+    levels = _from_the_top(model) if isinstance(model, Learner) else []
+    depth = {id(one): number for number, level in enumerate(levels) for one in level}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             prefix = max((one for one in config.rates if name.startswith(one)), key=len, default=None)
             used.add(prefix)
             scale = 1.0 if prefix is None else config.rates[prefix]
+            scale *= config.layer_decay ** depth.get(id(parameter), 0)
             groups.setdefault((parameter.ndim > 1, scale), []).append(parameter)
     for prefix in config.rates.keys() - used:
         raise TwofoldError(f"train.rates: no parameter's name begins with '{prefix}'")
@@ -32,6 +36,33 @@ def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     if config.optimiser == "adamax":
         return torch.optim.Adamax(made, config.learning_rate, betas, foreach=True)
     return torch.optim.AdamW(made, config.learning_rate, betas, eps=1e-9, fused=True)
+
+
+class Freezing:
+    """Which levels of the encoder learn; a parameter that its own settings keep from learning never does."""
+
+    def __init__(self, model: Learner, config: TrainConfig) -> None:
+        self.model, self.config = model, config
+        self.levels = [[one for one in level if one.requires_grad] for level in _from_the_top(model)]
+
+    def at(self, progress: float) -> None:
+        """Let those learn that are to when `progress` of the training is done."""
+        if self.config.freeze == "none":
+            return
+        did, thawed = self.model.encoder_learns, 0
+        if self.config.freeze == "gradual":
+            thawed = int(progress / self.config.thawed_by * len(self.levels) + 1e-9)  # 0.6 / 0.8 * 4 is not quite 3
+        for number, level in enumerate(self.levels):
+            for parameter in level:
+                parameter.requires_grad_(number < thawed)
+        if self.model.training and self.model.encoder_learns != did:
+            self.model.train()
+
+
+def _from_the_top(model: Learner) -> list[list[nn.Parameter]]:
+    """The parameters of what reads, layer by layer; a tower of its own for candidates is thawed with the other."""
+    towers = [tower.levels()[::-1] for tower in model.towers()]
+    return [[one for level in levels for one in level] for levels in zip(*towers, strict=True)]
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float, plateau: float, total: float = math.inf) -> float:

@@ -1,0 +1,83 @@
+"""What a frozen encoder saves: the time of a training step beside a full one, and the peak of memory of each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from _common import need, save
+
+from twofold.model import Model
+from twofold.recipe import Recipe
+from twofold.training.optimise import Freezing, make_optimiser
+
+WAYS = ("none", "encoder")
+ROWS, WORDS = 64, 64
+
+
+def learner(way: str, folder: Path) -> tuple[Model, torch.optim.Optimizer]:
+    """The model of recipes/label_banking.yaml, ready to learn."""
+    recipe = Recipe.load("label_banking", [f"train.freeze={way}"])
+    torch.manual_seed(1)
+    model = recipe.model(folder)
+    assert isinstance(model, Model)
+    optimiser = make_optimiser(model, recipe.train)
+    Freezing(model, recipe.train).at(0.0)
+    model.train()
+    return model, optimiser
+
+
+def step(model: Model, optimiser: torch.optim.Optimizer) -> float:
+    """CPU seconds of one step over texts of as many tokens as are read."""
+    examples = [{"text": f"{number} " + "card " * WORDS, "label": "age_limit"} for number in range(ROWS)]
+    batch = model.batch(examples)
+    start = time.process_time()
+    model.backward(batch, model.counts(batch))
+    optimiser.step()
+    optimiser.zero_grad()
+    return time.process_time() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--memory", choices=WAYS, help="only tell the peak of memory of some steps of one way")
+    options = parser.parse_args()
+    need("banking77", "train.tsv.gz")
+    torch.set_num_threads(1)
+    with TemporaryDirectory() as folder:
+        if options.memory:
+            model, optimiser = learner(options.memory, Path(folder))
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            for _ in range(3):
+                step(model, optimiser)
+            print(json.dumps([before / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+            return
+        learners = {way: learner(way, Path(folder) / way) for way in WAYS}
+        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        for number in range(options.rounds + 1):
+            for way in WAYS:
+                taken = step(*learners[way])
+                if number:  # the first warms up
+                    seconds[way].append(taken)
+    memory = {}
+    for way in WAYS:
+        command = [sys.executable, __file__, "--memory", way]
+        memory[way] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    share = statistics.median(b / a for a, b in zip(seconds["none"], seconds["encoder"], strict=True))
+    found = {way: statistics.median(seconds[way]) for way in WAYS}
+    print(f"a frozen step takes {share:.2f} of a full one; {found}; MiB before and at the peak: {memory}")
+    content = {"rows": ROWS, "tokens": WORDS, "cpu_seconds": found, "frozen_over_full": share, "memory_mib": memory}
+    save("freezing", {"rounds": options.rounds, **content})
+
+
+if __name__ == "__main__":
+    main()

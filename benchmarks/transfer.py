@@ -1,0 +1,147 @@
+"""Trains the recipes for labels, tags and trees and judges them on the dev parts: the tables of docs/results.md.
+
+A training that is in the folder of --runs already is resumed, so a finished one is only judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import DATA, ROOT, cpu_minutes, need, save, train
+
+import twofold
+from twofold.data.files import Row, read_rows
+from twofold.evaluation.label_scores import pearson, spearman
+from twofold.evaluation.tag_scores import tag_scores
+from twofold.ranks import paired_bootstrap, places, recall
+
+TEXTS = {
+    "label_banking": "banking77/dev.tsv.gz",
+    "label_clinc": "clinc150/dev.tsv.gz",
+    "label_ko": "nsmc/dev.tsv.gz",
+    "similarity": "stsb_en/dev.tsv.gz",
+    "tag_names": "wnut17/dev.conll.gz",
+    "tag_names_ko": "klue_ner/dev.conll.gz",
+    "tag_words": "ud_en_ewt/dev.conllu.gz",
+    "tag_morphemes_ko": "ud_ko_kaist/dev.conllu.gz",
+    "parse": "ud_en_ewt/dev.conllu.gz",
+    "parse_ko": "ud_ko_kaist/dev.conllu.gz",
+    "intent_slots": "atis/dev.tsv.gz",
+}
+"""For each recipe over texts its dev part."""
+PRETRAINED = {"scratch": None, "words": "pretrain_words", "dialogue": "pretrain_dialogue"}
+"""What the poly-encoder over our own Transformer starts from."""
+
+
+def judge_text(name: str, runs: Path) -> None:
+    """Train one recipe and measure it on dev, beside what needs no training."""
+    need(*TEXTS[name].split("/"))
+    train(name, runs / name)
+    model = twofold.load(runs / name)
+    rows = list(read_rows(str(DATA / TEXTS[name])))
+    report = twofold.evaluate(model, [row.values for row in rows])
+    beside = {"similarity": zero_shot, "tag_names": frequent_tags, "tag_names_ko": frequent_tags}
+    content: dict[str, Any] = {"recipe": name, "dev": TEXTS[name], "training_cpu_minutes": cpu_minutes(runs / name)}
+    content |= {"parameters": sum(one.numel() for one in model.parameters()), "examples": report.examples}
+    content |= {"metrics": report.metrics}
+    if name in beside:
+        content["without_training"] = beside[name](TEXTS[name], rows)
+    print(f"{name}: {content}", flush=True)
+    save(f"transfer/{name}", {**content, **{key: table for key, table in report.tables.items() if len(table) < 50}})
+
+
+def zero_shot(dev: str, rows: Sequence[Row]) -> dict[str, float]:
+    """How the cosine of `default` orders the pairs of sentences."""
+    model: Any = twofold.load("default")
+    sides = [model.embed_candidates([str(row.values[one]) for row in rows]) for one in ("sentence1", "sentence2")]
+    cosines = (sides[0] * sides[1]).sum(1).cpu().numpy()
+    right = np.array([float(row.values["score"]) for row in rows])
+    return {"pearson": pearson(cosines, right), "spearman": spearman(cosines, right)}
+
+
+def frequent_tags(dev: str, rows: Sequence[Row]) -> dict[str, float]:
+    """Entity F1 when each word gets its most frequent tag of the training part, and O where it is new."""
+    counts: dict[str, Counter[str]] = {}
+    for row in read_rows(str(DATA / dev.replace("dev", "train"))):
+        for word, tag in zip(row.values["words"], row.values["tags"], strict=True):
+            counts.setdefault(word, Counter())[tag] += 1
+    likeliest = {word: own.most_common(1)[0][0] for word, own in counts.items()}
+    found = [[likeliest.get(word, "O") for word in row.values["words"]] for row in rows]
+    scores = tag_scores(found, [row.values["tags"] for row in rows])
+    return {"f1": scores.entities.f1, "accuracy": scores.word_accuracy}
+
+
+def judge_pretraining(runs: Path) -> None:
+    """The same poly-encoder from scratch and from two kinds of pre-training: R@1, and how soon it is as good."""
+    from twofold.evaluation.ranking import questions, score_questions
+
+    need("ubuntu_irc", "dev.jsonl.gz")
+    table: dict[str, Any] = {}
+    right: dict[str, Any] = {}
+    for name, start in PRETRAINED.items():
+        if start:
+            train(start, runs / start)
+        folder = runs / f"rank_own_{name}"
+        train("rank_own", folder, [f"encoder={runs / start}"] if start else [])
+        model: Any = twofold.load(folder)
+        asked = questions(model.reader, list(read_rows(str(DATA / "ubuntu_irc" / "dev.jsonl.gz"))))
+        found = places(score_questions(model, asked).scores, [one.right for one in asked], [one.place for one in asked])
+        right[name] = np.array([recall(place, 1) for place in found])
+        judged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        curve = [(line["step"], line["dev_r@1"]) for line in judged if "dev_r@1" in line]
+        table[name] = {"r@1": float(right[name].mean()), "held_out": curve, "cpu_minutes": cpu_minutes(folder)}
+        if start:
+            table[name]["pretraining_cpu_minutes"] = cpu_minutes(runs / start)
+            interval = paired_bootstrap(right[name], right["scratch"])
+            table[name]["over_scratch"] = [interval.difference, interval.low, interval.high]
+    best = max(value for _, value in table["scratch"]["held_out"])
+    for one in table.values():
+        one["steps_to_the_best_of_scratch"] = next((step for step, value in one["held_out"] if value >= best), None)
+    print(table, flush=True)
+    save("transfer/pretraining", {"recipe": "rank_own", "examples": len(right["scratch"]), "starts": table})
+
+
+def judge_pictures(runs: Path) -> None:
+    """Breeds of pets, and that encoder under a U-Net on their masks: frozen, then free, beside from scratch."""
+    need("oxford_pets", "images.zip")
+    pictures, shapes = f"{DATA}/oxford_pets/images.zip/dev/images", f"{DATA}/oxford_pets/images.zip/dev"
+    train("label_pets", runs / "label_pets")
+    labels = twofold.load(runs / "label_pets")
+    rows = list(labels.read(str(DATA / "oxford_pets" / "dev.tsv.gz"), pictures))
+    breeds = twofold.evaluate(labels, [row.values for row in rows]).metrics
+    starts = {"scratch": [], "frozen": ["train.freeze=encoder"], "free": []}
+    table: dict[str, Any] = {}
+    for name, changes in starts.items():
+        folder = runs / f"segment_pets_{name}"
+        begun = [] if name == "scratch" else [f"encoder={runs / 'label_pets'}"]
+        train("segment_pets", folder, ["train.epochs=12", *begun, *changes])
+        model = twofold.load(folder)
+        metrics = twofold.evaluate(model, [row.values for row in model.read(shapes)]).metrics
+        table[name] = {"metrics": metrics, "cpu_minutes": cpu_minutes(folder)}
+    print(breeds, table, flush=True)
+    content = {"breeds": breeds, "breeds_cpu_minutes": cpu_minutes(runs / "label_pets"), "masks": table}
+    save("transfer/pictures", {"epochs": 12, "examples": len(rows), **content})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    others = {"pretraining": judge_pretraining, "pictures": judge_pictures}
+    parser.add_argument("names", nargs="*", choices=[*TEXTS, *others, []], help="rows of the tables; all unless given")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of the trainings")
+    options = parser.parse_args()
+    runs = options.runs.absolute()
+    for name in options.names or [*TEXTS, *others]:
+        if name in others:
+            others[name](runs)
+        else:
+            judge_text(name, runs)
+
+
+if __name__ == "__main__":
+    main()

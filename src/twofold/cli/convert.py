@@ -1,0 +1,58 @@
+"""`twofold import`: weights from elsewhere, into a folder that a recipe can name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from twofold.cli.options import print_json
+
+if TYPE_CHECKING:
+    from twofold.convert import Imported
+
+
+@click.command("import")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--kind", type=click.Choice(["bert", "gpt2"]), help="What SOURCE holds, where its files do not tell.")
+@click.option("--cased/--uncased", default=None, help="Whether BERT's tokenizer keeps capitals, where nothing tells.")
+@click.option("--allow-mismatch", is_flag=True, help="Leave out what is unknown or does not fit, and say what.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def import_weights(
+    source: Path, out: Path, kind: str | None, cased: bool | None, allow_mismatch: bool, as_json: bool
+) -> None:
+    """Turn the weights in the folder SOURCE into a folder OUT that `encoder: {kind: pretrained, name: OUT}` reads.
+
+    SOURCE is Google's BERT or OpenAI's GPT-2 as they were published (TensorFlow checkpoints), a folder of transformers
+    with pytorch_model.bin, or a folder of sentence-transformers.
+
+    \b
+      twofold import uncased_L-12_H-768_A-12 runs/bert
+      twofold import models/124M runs/gpt2
+      twofold import my-sentence-model runs/sentences
+    """
+    from twofold.convert import Settings, convert
+
+    done = convert(source, out, Settings(kind, cased, allow_mismatch))
+    if as_json:
+        items = [{"name": one.name, "why": one.why, "shape": one.shape} for one in done.not_read]
+        sizes = {"tensors": done.tensors, "parameters": done.parameters, "vocabulary": done.vocabulary}
+        print_json({"out": str(out), "format": done.format, "kind": done.kind, **sizes, "not_read": items})
+        return
+    for line in _not_read(done):
+        click.echo(line, err=True)
+    size = f"{done.tensors:,} tensors with {done.parameters:,} numbers, {done.vocabulary:,} tokens"
+    click.echo(f"{done.kind} in {out}: {size}; `encoder: {{kind: pretrained, name: {out}}}` reads it", err=True)
+
+
+def _not_read(done: Imported) -> list[str]:
+    """What is known by its name is counted; what did not fit is told one by one."""
+    from twofold.convert.found import CONSTANT, HEAD, TRAINING
+
+    known = Counter(one.why for one in done.not_read if one.why in (TRAINING, HEAD, CONSTANT))
+    strange = [f"left out, {one}" for one in done.not_read if one.why not in known]
+    counts = ", ".join(f"{number} {why}" for why, number in known.items())
+    return strange + ([f"not read, as no part of an encoder: {counts}"] if counts else [])

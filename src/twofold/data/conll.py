@@ -1,0 +1,182 @@
+"""Reads tagged words (.conll) and trees (.conllu, the format of Universal Dependencies), and writes trees back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from reprlib import repr as shown
+from typing import Literal
+
+from twofold.data.files import Row, lines_of
+from twofold.errors import TwofoldError
+
+Line = tuple[str, str]
+"""A line of a file after its place."""
+ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = COLUMNS = range(10)
+NAMES = {"words": FORM, "lemmas": LEMMA, "upos": UPOS, "xpos": XPOS, "feats": FEATS, "relations": DEPREL}
+
+
+def read_conll(path: Path) -> Iterator[Row]:
+    """One row a sentence of a file with a word and its tag on each line: `words` and `tags`.
+
+    Columns between the two are `column2`, `column3` and so on. `-DOCSTART-` lines are passed over.
+    """
+    names: list[str] = []
+    lines = ((place, "" if line.split(maxsplit=1)[:1] == ["-DOCSTART-"] else line) for place, line in lines_of(path))
+    for sentence in _sentences(lines):
+        words = []
+        for place, line in sentence:
+            cells = line.split("\t")
+            if len(cells) == 1 and not names:
+                raise TwofoldError(f"{place}: only one column; a tab must stand between a word and its tag")
+            names = names or ["words", *(f"column{n}" for n in range(2, len(cells))), "tags"]
+            if len(cells) != len(names):
+                raise TwofoldError(f"{place}: {len(cells)} columns, but {len(names)} at the first word of the file")
+            _refuse_blanks(place, cells)
+            words.append(cells)
+        columns = map(list, zip(*words, strict=True))
+        yield Row(sentence[0][0], dict(zip(names, columns, strict=True)))
+
+
+def read_conllu(path: Path) -> Iterator[Row]:
+    """One row a sentence: a list a column over its syntactic words, and `conllu`, its lines as they stand.
+
+    `heads` has None where the file has `_`. Comments that no word follows before the next blank line are passed over.
+    """
+    for sentence in _sentences(lines_of(path)):
+        words = _syntactic_words(sentence)
+        if not words:
+            continue
+        known: dict[str, int | None] = {"_": None, **{str(n): n for n in range(len(words) + 1)}}
+        for place, cells in words:
+            if cells[HEAD] not in known:
+                raise TwofoldError(
+                    f"{place}: HEAD {shown(cells[HEAD])} is neither _ nor a number from 0 to {len(words)}, "
+                    f"the last word of the sentence"
+                )
+        values: dict[str, object] = {name: [cells[n] for _, cells in words] for name, n in NAMES.items()}
+        values["heads"] = [known[cells[HEAD]] for _, cells in words]
+        yield Row(words[0][0], values | {"conllu": "\n".join(line for _, line in sentence)})
+
+
+def check_tree(heads: Sequence[int]) -> str | None:
+    """What is wrong with a tree, as the end of a sentence ("has no root"), or None if it has one root and no cycle.
+
+    `heads[i]` is the head of word i + 1; 0 is the root.
+    """
+    for word, head in enumerate(heads, start=1):
+        if not 0 <= head <= len(heads):
+            return f"has a head outside the sentence ({head}, of word {word})"
+    roots = [word for word, head in enumerate(heads, start=1) if head == 0]
+    if not roots:
+        return "has no root"
+    if len(roots) == 2:
+        return f"has two roots (words {roots[0]} and {roots[1]})"
+    if len(roots) > 2:
+        return f"has {len(roots)} roots (words {roots[0]}, {roots[1]} …)"
+    reached_from = [0] * (len(heads) + 1)
+    for start in range(1, len(heads) + 1):
+        word = start
+        while word and not reached_from[word]:
+            reached_from[word] = start
+            word = heads[word - 1]
+        if word and reached_from[word] == start:
+            return f"has a cycle through word {word}"
+    return None
+
+
+def with_tree(conllu: str, heads: Sequence[int], relations: Sequence[str]) -> str:
+    """The same sentence with another tree.
+
+    DEPS of its words becomes `_`, because the graph there would contradict the new tree; all else stays as it is.
+    """
+    return _replaced(conllu, {HEAD: [str(head) for head in heads], DEPREL: relations, DEPS: ["_"] * len(heads)})
+
+
+def with_tags(conllu: str, column: Literal["upos", "xpos"], tags: Sequence[str]) -> str:
+    """The same sentence with other tags for its words in one column; all else stays as it is."""
+    return _replaced(conllu, {NAMES[column]: tags})
+
+
+def plain_conllu(words: Sequence[str]) -> str:
+    """A sentence of bare words: `_` in every other column."""
+    lines = ("\t".join([str(n), _cell(word), *"_" * 8]) for n, word in enumerate(words, start=1))
+    return "\n".join(lines)
+
+
+def _sentences(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """The runs of lines between blank ones."""
+    for blank, run in groupby(lines, key=lambda item: not item[1].strip()):
+        if not blank:
+            yield list(run)
+
+
+def _syntactic_words(sentence: Sequence[Line]) -> list[tuple[str, list[str]]]:
+    """The columns of each word after its place; words, empty nodes and multi-word tokens must count up together."""
+    words: list[tuple[str, list[str]]] = []
+    ranges: list[tuple[str, int, str]] = []  # place, first word and last word of a multi-word token
+    nodes = 0  # empty nodes since the last word
+    for place, line in sentence:
+        if line.startswith("#"):
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(COLUMNS):
+            raise TwofoldError(f"{place}: {len(cells)} columns, but CoNLL-U has ten, with one tab between two")
+        _refuse_blanks(place, cells)
+        last, following = len(words), len(words) + 1
+        if cells[ID] == str(following):
+            words.append((place, cells))
+            nodes = 0
+        elif cells[ID] == f"{last}.{nodes + 1}":
+            nodes += 1
+        elif cells[ID].startswith(f"{following}-"):
+            ranges.append((place, following, cells[ID].partition("-")[2]))
+        else:
+            raise TwofoldError(
+                f"{place}: id {shown(cells[ID])} does not fit; here word {following}, empty node {last}.{nodes + 1} "
+                f"or a multi-word token from {following} may stand, or the blank line that ends a sentence"
+            )
+    if nodes and not words:
+        raise TwofoldError(f"{sentence[-1][0]}: a sentence of empty nodes; it needs a word")
+    _check_ranges(ranges, len(words))
+    return words
+
+
+def _check_ranges(ranges: Iterable[tuple[str, int, str]], words: int) -> None:
+    """Multi-word tokens stand for words of their sentence, and no two for the same word."""
+    known = {str(n): n for n in range(1, words + 1)}
+    covered = 0
+    for place, first, last in ranges:
+        if not covered < first <= known.get(last, 0):
+            raise TwofoldError(
+                f"{place}: multi-word token {shown(f'{first}-{last}')} does not fit; it must end at one of the {words} "
+                f"words of its sentence, and share none with another"
+            )
+        covered = known[last]
+
+
+def _refuse_blanks(place: str, cells: Sequence[str]) -> None:
+    for number, cell in enumerate(cells, start=1):
+        if not cell.strip():
+            raise TwofoldError(f"{place}: column {number} of {len(cells)} is blank; fill it or remove the line")
+
+
+def _replaced(conllu: str, columns: Mapping[int, Sequence[str]]) -> str:
+    lines = conllu.split("\n")
+    words = [n for n, line in enumerate(lines) if line.partition("\t")[0].isdecimal()]
+    for values in columns.values():
+        if len(values) != len(words):
+            raise ValueError(f"{len(values)} values for a sentence of {len(words)} words")
+    for word, n in enumerate(words):
+        cells = lines[n].split("\t")
+        for column, values in columns.items():
+            cells[column] = _cell(values[word])
+        lines[n] = "\t".join(cells)
+    return "\n".join(lines)
+
+
+def _cell(value: str) -> str:
+    if not value.strip() or any(end in value for end in "\t\r\n"):
+        raise TwofoldError(f"{shown(value)} cannot stand in CoNLL-U; it is blank or holds a tab or a line end")
+    return value

@@ -1,0 +1,92 @@
+"""Says what a text or a picture is: one label, several, or a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from twofold.config import DecoderPart, Writes
+from twofold.layers.heads import Head
+from twofold.layers.ranking import Reduce, Reduction, means_of_both
+from twofold.results import Weighed
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, Target
+
+
+@dataclass(frozen=True)
+class Config(DecoderPart):
+    """Settings of the labelling decoder."""
+
+    writes: ClassVar[Writes] = "label"
+    answers: Literal["one", "many", "number"] = "one"
+    """Exactly one label, any number of them, or a number such as a similarity."""
+    reduction: Reduction = "mean"
+    """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
+    compare: bool = False
+    """Over two texts: whether the vector is joined by what their means have in common and where they differ. A backbone
+    that was made for such means starts from there."""
+    hidden: int | None = None
+    """Width of a layer between that vector and the labels, if there is one."""
+    dropout: float = 0.1
+    """Share of that vector's values set to zero."""
+    label_smoothing: float = 0.0
+    """With one label: how much of the probability is spread over all of them."""
+
+    def needs(self) -> frozenset[str]:
+        reduced = ["summary"] if self.reduction == "summary" else ["states", "finish"]
+        return frozenset([*reduced, "states"] if self.compare else reduced)
+
+    def build(self, spec: HiddenSpec, output: Classes | Numbers) -> LabelDecoder:
+        return LabelDecoder(self, spec, output)
+
+
+class LabelDecoder(Decoder):
+    """One vector, and how much speaks for each label."""
+
+    def __init__(self, config: Config, spec: HiddenSpec, output: Classes | Numbers) -> None:
+        super().__init__()
+        self.config, self.numbers = config, output if isinstance(output, Numbers) else None
+        families = {"one": "labels", "many": "label_sets", "number": "numbers"}
+        self.metrics = ("likelihood", families[config.answers])
+        self.reduce = Reduce(config.reduction, spec)
+        width = spec.width("summary" if config.reduction == "summary" else "states")
+        if config.compare:
+            width += 2 * spec.width("states") + 1
+        outputs = 1 if isinstance(output, Numbers) else len(output)
+        self.head = Head(width, outputs, config.hidden, config.dropout)
+
+    def count(self, target: Target) -> int:
+        return int(target.mask.any(1).sum())
+
+    def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
+        scores, right = self._scores(hidden), target.tokens
+        if self.numbers:
+            total = F.mse_loss(scores, (right - self.numbers.mean) / self.numbers.deviation, reduction="sum")
+        elif self.config.answers == "many":
+            total = F.binary_cross_entropy_with_logits(scores, right, reduction="sum")
+        else:
+            smoothing = self.config.label_smoothing if self.training else 0.0
+            known = target.mask[:, 0]
+            total = F.cross_entropy(scores[known], right[known, 0], reduction="sum", label_smoothing=smoothing)
+        return Loss(total, self.count(target))
+
+    def predict(self, hidden: Hidden, options: object) -> list[Weighed]:
+        scores = self._scores(hidden)
+        if self.numbers:
+            values = scores * self.numbers.deviation + self.numbers.mean
+        else:
+            values = scores.sigmoid() if self.config.answers == "many" else scores.softmax(-1)
+        return [Weighed(row) for row in values.cpu().numpy()]
+
+    def _scores(self, hidden: Hidden) -> Tensor:
+        """(rows, labels)"""
+        vector = self.reduce(hidden)
+        if self.config.compare:
+            first, second = (F.normalize(mean, dim=-1) for mean in means_of_both(hidden))
+            common = first * second
+            vector = torch.cat([vector, common, (first - second).abs(), common.sum(-1, keepdim=True)], -1)
+        scores: Tensor = self.head(vector).float()
+        return scores

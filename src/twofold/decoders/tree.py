@@ -1,0 +1,116 @@
+"""Hangs each word from another, and says how: always one tree with one root."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.config import DecoderPart, Writes
+from twofold.layers.dropout import dropout
+from twofold.layers.trees import best_tree
+from twofold.results import Parsed
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
+
+ROOT = "root"
+"""The relation that, where the data has it, belongs to the root and to no other word."""
+
+
+@dataclass(frozen=True)
+class Config(DecoderPart):
+    """Settings of the biaffine parser (Dozat and Manning, 2017)."""
+
+    writes: ClassVar[Writes] = "tree"
+    width: int = 256
+    """Of what is kept of a word to find its head, and of a head to be found."""
+    relation_width: int = 96
+    """The same for the relation between the two."""
+    dropout: float = 0.3
+    """Share of the values set to zero before and behind the layers that make them."""
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"states"})
+
+    def build(self, spec: HiddenSpec, output: Classes) -> TreeDecoder:
+        return TreeDecoder(self, spec, output)
+
+
+class TreeDecoder(Decoder):
+    """Scores every pair of words; the best tree of all is taken."""
+
+    metrics = ("likelihood", "trees")
+
+    def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
+        super().__init__()
+        width, self.dropout = spec.width("states"), config.dropout
+        self.root = nn.Parameter(torch.randn(width) * 0.02)
+        self.word, self.head = nn.Linear(width, config.width), nn.Linear(width, config.width)
+        self.arc = nn.Parameter(torch.zeros(config.width + 1, config.width))
+        narrow = config.relation_width
+        self.word_relation, self.head_relation = nn.Linear(width, narrow), nn.Linear(width, narrow)
+        self.relation = nn.Parameter(torch.zeros(len(output), narrow + 1, narrow + 1))
+        self.root_relation = output.numbers.get(ROOT) if len(output) > 1 else None
+
+    def count(self, target: Target) -> int:
+        return int(target.mask.sum())
+
+    def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
+        nodes, mask = self._nodes(hidden)
+        counts = target.mask
+        heads, relations = target.tokens.unbind(-1)  # (rows, words) each
+        arcs = self._arcs(nodes, mask)
+        names = self._relations(nodes, heads)
+        total = F.cross_entropy(arcs[counts], heads[counts], reduction="sum")
+        total = total + F.cross_entropy(names[counts], relations[counts], reduction="sum")
+        return Loss(total, int(counts.sum()))
+
+    def predict(self, hidden: Hidden, options: object) -> list[Parsed]:
+        nodes, mask = self._nodes(hidden)
+        arcs = self._arcs(nodes, mask).log_softmax(-1)
+        heads = torch.zeros_like(mask, dtype=torch.long)
+        lengths = mask.sum(1).tolist()
+        for row, length in enumerate(lengths):
+            found = best_tree(arcs[row, :length, : length + 1].cpu().numpy())
+            heads[row, :length] = torch.from_numpy(found).to(heads.device)
+        names = self._relations(nodes, heads)
+        if self.root_relation is not None:
+            is_root = (heads == 0)[..., None]
+            only = torch.arange(names.shape[-1], device=names.device) == self.root_relation
+            names = names.masked_fill(is_root != only, -math.inf)
+        likely = names.log_softmax(-1)
+        scores, relations = likely.max(-1)
+        scores = (scores + arcs.gather(-1, heads[..., None])[..., 0]).masked_fill(~mask, 0.0).sum(1)
+        rows = zip(heads.tolist(), relations.tolist(), lengths, scores.tolist(), strict=True)
+        return [Parsed(tuple(h[:length]), tuple(r[:length]), score) for h, r, length, score in rows]
+
+    def _nodes(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
+        """The root and the words, (rows, 1 + words, width), and where there is a word, (rows, words)."""
+        states, mask = hidden.of_words()
+        root = self.root.expand(len(states), 1, -1)
+        return dropout(torch.cat([root, states], 1), self.dropout, self.training), mask
+
+    def _arcs(self, nodes: Tensor, mask: Tensor) -> Tensor:
+        """(rows, words, 1 + words): how well each word hangs from the root and from every word."""
+        words, heads = self._kept(self.word, nodes[:, 1:]), self._kept(self.head, nodes)
+        scores: Tensor = (_with_one(words) @ self.arc) @ heads.transpose(1, 2)
+        there = F.pad(mask, (1, 0), value=True)
+        return scores.float().masked_fill(~there[:, None], -math.inf)
+
+    def _relations(self, nodes: Tensor, heads: Tensor) -> Tensor:
+        """(rows, words, relations) between each word and the given head."""
+        words = _with_one(self._kept(self.word_relation, nodes[:, 1:]))
+        every = _with_one(self._kept(self.head_relation, nodes))
+        chosen = every.gather(1, heads[..., None].expand(-1, -1, every.shape[-1]))
+        return torch.einsum("bwi,rij,bwj->bwr", words, self.relation, chosen).float()
+
+    def _kept(self, layer: nn.Linear, nodes: Tensor) -> Tensor:
+        return dropout(F.leaky_relu(layer(nodes), 0.1), self.dropout, self.training)
+
+
+def _with_one(values: Tensor) -> Tensor:
+    """The same with a 1 behind, so that a product has a part that depends on the other side alone."""
+    return F.pad(values, (0, 1), value=1.0)

@@ -1,0 +1,52 @@
+"""Dependency trees against the right ones: the shares of words with the right head, relation, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Arc = tuple[int, str]
+"""What a word hangs from, counted from 1 with 0 for the root, and by which relation."""
+
+
+@dataclass(frozen=True)
+class TreeScores:
+    """How well sentences are parsed, as CoNLL 2018 counts: all words, punctuation too, and relations up to their ":".
+
+    The words are those of the right trees; a parser that splits a sentence otherwise is not judged here.
+    """
+
+    uas: float
+    """The share of the words with the right head."""
+    las: float
+    """The share of the words with the right head and the right relation."""
+    label_accuracy: float
+    """The share of the words with the right relation, whatever their heads."""
+    whole: float
+    """The share of the sentences in which every head and every relation is right."""
+
+
+def tree_scores(predicted: Sequence[Sequence[Arc]], right: Sequence[Sequence[Arc]]) -> TreeScores:
+    """One arc for each word of each sentence, on both sides."""
+    if len(predicted) != len(right):
+        raise ValueError(f"{len(predicted)} predicted trees, but {len(right)} right ones")
+    words = heads = relations = both = whole = 0
+    for number, (ours, theirs) in enumerate(zip(predicted, right, strict=True), 1):
+        if len(ours) != len(theirs) or not len(theirs):
+            raise ValueError(f"sentence {number}: {len(ours)} predicted arcs and {len(theirs)} words: need as many")
+        same_head = [one[0] == other[0] for one, other in zip(ours, theirs, strict=True)]
+        same_relation = [_plain(one[1]) == _plain(other[1]) for one, other in zip(ours, theirs, strict=True)]
+        same = sum(a and b for a, b in zip(same_head, same_relation, strict=True))
+        words += len(theirs)
+        heads += sum(same_head)
+        relations += sum(same_relation)
+        both += same
+        whole += same == len(theirs)
+    if not words:
+        raise ValueError("there is no sentence to judge trees by")
+    return TreeScores(heads / words, both / words, relations / words, whole / len(right))
+
+
+def _plain(relation: str) -> str:
+    """Without its subtype: nsubj for nsubj:pass."""
+    return relation.partition(":")[0]

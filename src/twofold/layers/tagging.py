@@ -1,0 +1,57 @@
+"""Which tag may follow which, and the most likely tags of a sentence that keep to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+LOWEST = -1e30
+"""What a score of -inf counts as: less than any other, and still more than a step that is not allowed."""
+
+
+def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """The tags that may come first, (tags,), and the steps that are allowed, (tags, tags) as [previous, next].
+
+    Among BIO tags, I-X follows B-X or I-X and nothing else, and never comes first. All else is allowed, and so is
+    everything where no name begins with B- or I-.
+    """
+    first = torch.tensor([not name.startswith("I-") for name in names], dtype=torch.bool)
+    if not first.any():
+        raise ValueError(f"no tag of {list(names)} may come first: add O, or the B- of an I-")
+    after = first.expand(len(names), -1).clone()
+    for number, name in enumerate(names):
+        if not first[number]:
+            after[:, number] = torch.tensor([previous in (name, f"B-{name[2:]}") for previous in names])
+    return first, after
+
+
+def best_path(scores: Tensor, mask: Tensor, first: Tensor, after: Tensor) -> Tensor:
+    """The allowed tags of the largest sum (rows, words), by Viterbi; padding gets 0, and of ties the smaller tag wins.
+
+    scores (rows, words, tags) log-probabilities; mask (rows, words) true where real, from the left; the rest is as
+    `rules` gives it.
+    """
+    first, after = first.to(scores.device), after.to(scores.device)
+    if first.all() and after.all():
+        return scores.argmax(2).masked_fill(~mask, 0)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).clamp(min=LOWEST)
+    rows, words, tags = scores.shape
+    start = scores.new_zeros(tags).masked_fill(~first, -torch.inf)
+    step = scores.new_zeros(tags, tags).masked_fill(~after, -torch.inf)
+    total, staying = scores.new_zeros(rows, tags), torch.arange(tags, device=scores.device)
+    back = []
+    for place in range(words):
+        # The best total is set back to 0, so that a long sentence does not round small differences away.
+        total = total - total.amax(1, keepdim=True)
+        reached, previous = (total[:, :, None] + (step if place else start)).max(1)  # (rows, tags)
+        real = mask[:, place, None]
+        total = torch.where(real, reached + scores[:, place], total)
+        back.append(torch.where(real, previous, staying))
+    tag = total.argmax(1, keepdim=True)  # (rows, 1)
+    path = torch.zeros(rows, words, dtype=torch.long, device=scores.device)
+    for place in reversed(range(words)):
+        path[:, place] = tag[:, 0]
+        tag = back[place].gather(1, tag)
+    return path.masked_fill(~mask, 0)

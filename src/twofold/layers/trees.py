@@ -1,0 +1,118 @@
+"""The best dependency tree of a sentence: every word hangs from another, and exactly one from the root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_ON_PATH, _DONE = 1, 2  # a node that is neither has no head yet
+
+
+def best_tree(scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """The heads (words,) of the tree of the largest sum, in which one word hangs from the root.
+
+    scores (words, words + 1): [d, h] is how well word d + 1 hangs from word h, and from the root where h is 0. No word
+    hangs from itself, whatever its score; -inf is never taken, and an error if every tree needs it.
+    """
+    if scores.ndim != 2 or scores.shape[1] != len(scores) + 1:
+        raise ValueError(f"scores of a tree are (words, words + 1), not {scores.shape}")
+    values = scores.astype(np.float64)
+    words = np.arange(len(values))
+    values[words, words + 1] = -np.inf
+    if np.isnan(values).any() or np.isposinf(values).any():
+        raise ValueError("scores of a tree are numbers or -inf, and one here is nan or inf")
+    barred = np.isneginf(values)
+    # What is not wanted is counted apart from the scores, so that no large number rounds them: a second word at the
+    # root weighs more than a barred edge for every word.
+    wanted = -barred.astype(np.float64)
+    wanted[:, 0] -= len(values) + 1
+    heads: NDArray[np.int64] = _edmonds(wanted, np.where(barred, 0.0, values))
+    if barred[words, heads].any():
+        raise ValueError("scores of -inf leave no tree in which one word hangs from the root")
+    return heads
+
+
+def _edmonds(wanted: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The heads of the tree in which the most is wanted, and of the largest score among those, by Chu-Liu and Edmonds.
+
+    From each word, heads are followed up to the root; each cycle on the way becomes a node of its own. The edges into
+    it start at single words still, and count what they add to the cycle that they break. Every node is given a head
+    once and merged once at most, so that all this takes words² steps.
+    """
+    places = scores.shape[1]
+    nodes = 2 * places
+    want, score = np.zeros((nodes, places)), np.zeros((nodes, places))  # of the edge into a node from a word
+    want[1:places], score[1:places] = wanted, scores
+    ends = np.zeros((nodes, places), np.int64)  # the word that it ends at
+    ends[:places] = np.arange(places)[:, None]
+    top, outer = np.arange(places), np.zeros(nodes, np.int64)
+    head, word = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    _follow(want, score, ends, top, outer, head, word)
+    return head[1:places]
+
+
+@njit(nogil=True, cache=True)
+def _follow(want: Any, score: Any, ends: Any, top: Any, outer: Any, head: Any, word: Any) -> None:
+    """Fill in the edge into each node, from word `head` to `word`.
+
+    top: the outermost node that each word is in. outer: the node that each node was merged into.
+    """
+    places = count = len(top)
+    state = np.zeros(len(outer), np.int64)
+    state[0] = _DONE
+    for start in range(1, places):
+        node = top[start]
+        while state[node] != _DONE:
+            if state[node] == _ON_PATH:
+                _merge(node, count, want, score, ends, top, outer, head)
+                node, count = count, count + 1
+            head[node] = _best(want, score, node, top)
+            word[node] = ends[node, head[node]]
+            state[node] = _ON_PATH
+            node = top[head[node]]
+        for node in range(count):
+            if state[node] == _ON_PATH:
+                state[node] = _DONE
+    # The edge into a cycle replaces that of the member which it enters; the other members keep theirs.
+    for node in range(count - 1, places - 1, -1):
+        member = word[node]
+        while outer[member] != node:
+            member = outer[member]
+        head[member], word[member] = head[node], word[node]
+
+
+@njit(nogil=True, cache=True)
+def _merge(first: int, new: int, want: Any, score: Any, ends: Any, top: Any, outer: Any, head: Any) -> None:
+    """Make the cycle through node `first` the node `new`: the best edge from each word, less the one that it breaks."""
+    member = first
+    while outer[member] == 0:
+        outer[member] = new
+        broken = head[member]
+        for place in range(len(top)):
+            wanted = want[member, place] - want[member, broken]
+            gain = score[member, place] - score[member, broken]
+            if member == first or _above(wanted, gain, want[new, place], score[new, place]):
+                want[new, place], score[new, place] = wanted, gain
+                ends[new, place] = ends[member, place]
+        member = top[broken]
+    for place in range(len(top)):
+        if outer[top[place]] == new:
+            top[place] = new
+
+
+@njit(nogil=True, cache=True)
+def _best(want: Any, score: Any, node: int, top: Any) -> int:
+    """Where the best edge into a node starts; the root, which is in no other node, is always one."""
+    best = 0
+    for place in range(1, len(top)):
+        if top[place] != node and _above(want[node, place], score[node, place], want[node, best], score[node, best]):
+            best = place
+    return best
+
+
+@njit(nogil=True, cache=True)
+def _above(want: float, score: float, other_want: float, other_score: float) -> bool:
+    return want > other_want or (want == other_want and score > other_score)

@@ -1,0 +1,151 @@
+"""Two texts read as one: what stands where, what is cut where both are too long, and what a user gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import write_jsonl
+from twofold.data.cache import Cache
+from twofold.data.fields import TextField, TooLong, TooLongError
+from twofold.data.files import Row
+from twofold.data.pairs import PairField
+from twofold.data.tokenizer import Frame, TextTokenizer
+from twofold.errors import TwofoldError
+
+FRAME = Frame((90,), (91, 92), (93,))
+"""Four symbols in all."""
+
+
+def field(tokenizer: TextTokenizer, limit: int = 14, too_long: TooLong = "cut", tail: bool = False) -> PairField:
+    first = TextField("one", tokenizer, limit, too_long, keep_tail=tail)
+    return PairField(first, TextField("other", tokenizer, limit, too_long), FRAME)
+
+
+def row(one: Any, other: Any) -> Row:
+    return Row("rows:1", {"one": one, "other": other})
+
+
+def read(pair: PairField, first: list[int], second: list[int]) -> list[int]:
+    """The tokens of one row, padding left out."""
+    batch = pair.batch([(first, second)])
+    return [int(token) for token in batch.tokens[0][batch.mask[0]]]
+
+
+def test_both_texts_stand_in_one_frame_and_segments_tell_them_apart(tokenizer: TextTokenizer) -> None:
+    batch = field(tokenizer).batch([([10, 11, 12], [20, 21]), ([13], [22])])
+    pad = tokenizer.pad
+    assert batch.tokens.tolist() == [
+        [90, 10, 11, 12, 91, 92, 20, 21, 93],
+        [90, 13, 91, 92, 22, 93, pad, pad, pad],
+    ]
+    assert batch.segments is not None
+    assert batch.segments.tolist() == [[0, 0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1, 0, 0, 0]]
+    assert batch.mask.sum(1).tolist() == [9, 6]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "kept"),
+    [
+        ((5, 5), (5, 5)),
+        ((3, 7), (3, 7)),
+        ((20, 3), (7, 3)),  # only the longer one loses
+        ((3, 20), (3, 7)),
+        ((20, 20), (5, 5)),
+        ((6, 20), (5, 5)),
+        ((20, 1), (9, 1)),
+        ((1, 20), (1, 9)),
+    ],
+)
+def test_what_is_too_long_is_taken_from_the_longer_text(
+    tokenizer: TextTokenizer, lengths: tuple[int, int], kept: tuple[int, int]
+) -> None:
+    first, second = list(range(100, 100 + lengths[0])), list(range(200, 200 + lengths[1]))
+    found = read(field(tokenizer), first, second)
+    assert found == [90, *first[: kept[0]], 91, 92, *second[: kept[1]], 93]
+    assert len(found) <= 14
+    tail = read(field(tokenizer, tail=True), first, second)
+    assert tail == [90, *first[len(first) - kept[0] :], 91, 92, *second[: kept[1]], 93]
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_of_a_dialogue_far_longer_than_the_limit_the_newest_turn_stays_where_it_is_to(
+    tokenizer: TextTokenizer, tail: bool
+) -> None:
+    pair = field(tokenizer, 10, tail=tail)
+    (first, second), *_ = pair.items([row(["seven"] * 40 + ["nine hundred"], "two")]).ids
+    found, newest = read(pair, first, second), tokenizer.encode(["nine hundred"])[0][-1]
+    assert len(found) == 10
+    assert newest not in tokenizer.encode(["seven two"])[0]
+    assert (newest in found) == tail
+
+
+def test_lengths_are_those_of_the_batches(tokenizer: TextTokenizer, tmp_path: Any) -> None:
+    texts = ["seven", "one hundred and two", "two thousand and forty five", "a b c d e f g h"]
+    rows = [{"one": one, "other": other} for one in texts for other in texts]
+    pair = field(tokenizer)
+    cache = Cache.of(write_jsonl(tmp_path / "rows.jsonl", rows), pair.columns())
+    lengths = pair.lengths(cache)
+    items = pair.items([Row("", one) for one in rows])
+    for number in range(len(rows)):
+        cached = pair.cached(cache, number)
+        first, second = items.ids[number]
+        assert (list(cached[0]), list(cached[1])) == (first, second)
+        assert lengths[number] == pair.length(cached) == len(read(pair, first, second))
+    assert lengths.max() == 14 > lengths.min()
+
+
+def test_pairs_that_are_too_long_together_are_counted_or_refused(tokenizer: TextTokenizer, tmp_path: Any) -> None:
+    rows = [row("seven", "two"), row("a b c d e f", "g f e d c b")]
+    assert all(len(ids) <= 14 for ids in tokenizer.encode(["a b c d e f", "g f e d c b"]))  # each alone would fit
+    assert field(tokenizer).items(rows).cut == 1
+    cache = Cache.of(write_jsonl(tmp_path / "rows.jsonl", [one.values for one in rows]), field(tokenizer).columns())
+    assert sum(cache.cut.values()) == 1
+    refusing = field(tokenizer, too_long="refuse")
+    for encode in (refusing.items, refusing.columns()["second"].encode):
+        with pytest.raises(TooLongError, match=r"^rows:1: one and other have \d+ tokens, the limit is 10; shorten"):
+            encode(rows)
+
+
+def test_another_limit_or_frame_makes_another_cache(tokenizer: TextTokenizer) -> None:
+    def key(pair: PairField) -> Any:
+        return [one.settings() for one in pair.columns().values()]
+
+    plain = field(tokenizer)
+    others = [
+        field(tokenizer, 15),
+        field(tokenizer, tail=True),
+        field(tokenizer, too_long="refuse"),
+        PairField(plain.first, plain.second, Frame((90,), (91,), (93,))),
+    ]
+    keys = [key(one) for one in (plain, *others)]
+    assert all(keys.count(one) == 1 for one in keys)
+    assert key(field(tokenizer)) == key(plain)
+
+
+def test_two_texts_are_given_apart_or_with_a_tab_between_them(tokenizer: TextTokenizer) -> None:
+    pair = field(tokenizer)
+    for given in ("seven\ttwo", ("seven", "two"), ["seven", "two"]):
+        assert pair.given(given).values == {"one": "seven", "other": "two"}
+    assert pair.given([["seven", "eight"], "two"]).values == {"one": ["seven", "eight"], "other": "two"}
+    assert pair.taken(row(["seven", "eight"], "two")) == (["seven", "eight"], "two")
+
+
+@pytest.mark.parametrize("given", ["seven two", "seven\ttwo\tone", ("seven",), []])
+def test_one_text_or_three_are_refused_with_their_place(tokenizer: TextTokenizer, given: Any) -> None:
+    with pytest.raises(TwofoldError, match=r"^input 3: give one and other, two texts with a tab between them$"):
+        field(tokenizer).given(given, "input 3")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"one": "seven"}, "no 'other' here; this row has one"),
+        ({"one": "seven", "other": " "}, "'other' is empty"),
+        ({"one": 7, "other": "two"}, "'one' is neither a text nor a list of texts"),
+    ],
+)
+def test_a_row_without_both_texts_is_named(tokenizer: TextTokenizer, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(TwofoldError, match=f"^rows:9: {said}"):
+        field(tokenizer).items([Row("rows:9", values)])

@@ -1,0 +1,69 @@
+"""Words of a text are guessed, strangers are told and noise is undone, all learned from raw text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import twofold
+from tests.texts import recipe, repeated, write
+from twofold.data.batches import Moment
+from twofold.model import Model
+from twofold.recipe import Recipe, train
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models are faster with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_hidden_words_are_guessed_from_those_around_them(tmp_path: Path) -> None:
+    rows, dev = write(tmp_path, repeated), write(tmp_path, repeated, 40, 2, "dev")
+    data = {"source": "text", "dev": dev}
+    train(Recipe.of(recipe(rows, data, {"kind": "tokens"}, max_steps=80, evaluate_every=20)), tmp_path / "run")
+    assert twofold.evaluate(tmp_path / "run", dev).metrics["perplexity"] < 2  # of ten words, and more pieces
+
+
+def test_the_next_word_is_guessed_from_those_before_it(tmp_path: Path) -> None:
+    rows, dev = write(tmp_path, repeated), write(tmp_path, repeated, 40, 2, "dev")
+    content = recipe(rows, {"source": "text"}, {"kind": "tokens"}, max_steps=60)
+    content["encoder"]["causal"] = True
+    train(Recipe.of(content), tmp_path / "run")
+    assert 1.2 < twofold.evaluate(tmp_path / "run", dev).metrics["perplexity"] < 2  # the first word is anybody's guess
+
+
+def test_a_reply_of_another_is_told_while_words_are_guessed(tmp_path: Path) -> None:
+    rows, dev = write(tmp_path, repeated, 300), write(tmp_path, repeated, 100, 2, "dev")
+    writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "target": "stranger"}}
+    train(Recipe.of(recipe(rows, {"source": ["text", "reply"]}, writes, max_steps=150)), tmp_path / "run")
+    report = twofold.evaluate(tmp_path / "run", dev)
+    assert report.metrics["tell.accuracy"] > 0.8
+    assert report.metrics["tell.matthews"] > 0.6
+    assert report.metrics["guess.perplexity"] < 3
+    model = twofold.load(tmp_path / "run", "cpu")
+    found = model.predict([("boat boat boat", "boat boat"), ("boat boat boat", "noon noon noon")], decoder="tell")
+    assert [one.output for one in found] == ["no", "yes"]
+
+
+def test_a_text_is_mended_after_noise(tmp_path: Path) -> None:
+    rows = write(tmp_path, repeated)
+    writes = {"kind": "transformer", "width": 32, "layers": 1, "heads": 2, "feed_forward": 64, "dropout": 0.0}
+    data = {"source": "text", "target": "text", "max_target": 24, "noise": {"mask": 0.4, "delete": 0.2}}
+    made = Recipe.of(recipe(rows, data, writes, max_steps=80))
+    model = made.model(tmp_path / "tokenizers")
+    assert isinstance(model, Model)
+    learned = made.rows(made.cache(model), np.arange(200), model).batch(np.arange(50), Moment())
+    assert len({int(one) for one in learned.mask.sum(1)}) > 1  # some lost more than others
+    assert (learned.tokens == model.tokenizers["source"].mask).any()
+    assert learned.targets["main"].mask.sum(1).unique().numel() == 1  # what is written is whole
+    train(made, tmp_path / "run")
+    found = twofold.load(tmp_path / "run", "cpu").predict(["noon noon", "boat boat boat boat"])
+    assert [one.output for one in found] == [" ".join(["noon"] * 6), " ".join(["boat"] * 6)]

@@ -1,0 +1,246 @@
+"""Labels, tags, trees and similarities are learned by a small Transformer of our own, end to end."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import twofold
+from tests import texts
+from tests.conftest import write_jsonl
+from tests.recipe.tasks import read_log
+from tests.texts import (
+    COLOURS,
+    FILL,
+    KINDS,
+    chained,
+    coloured,
+    colourful,
+    overlapping,
+    recipe,
+    repeated,
+    rows_of,
+    tagged,
+    write,
+)
+from twofold.data.batches import Moment, Plan
+from twofold.data.training import TrainingRows
+from twofold.errors import TwofoldError
+from twofold.recipe import Recipe, train
+from twofold.training.loop import Trainer
+
+TREE = {"kind": "tree", "width": 16, "relation_width": 8, "dropout": 0.0}
+TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
+    "one": (coloured, {"source": "text", "target": "label"}, {"kind": "label"}, 60),
+    "many": (colourful, {"source": "text", "target": "label"}, {"kind": "label", "answers": "many"}, 60),
+    "number": (
+        overlapping,
+        {"source": ["one", "other"], "target": "score"},
+        {"kind": "label", "answers": "number", "dropout": 0.0},
+        120,
+    ),
+    "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}, 50),
+    "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE, 80),
+}
+"""What each row is, where it stands, what writes it, and how many steps it takes."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models are faster with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(task: str, folder: Path, **settings: Any) -> tuple[Path, str]:
+    """The folder of a training, and rows that it has not seen."""
+    make, data, writes, steps = TASKS[task]
+    rows = write(folder, make)
+    train(Recipe.of(recipe(rows, data, writes, **{"max_steps": steps, **settings})), folder / "run")
+    return folder / "run", write(folder, make, 60, 2, "dev")
+
+
+def answers_again(folder: Path, given: list[Any]) -> list[Any]:
+    """What a model answers; it answers the same once saved and loaded."""
+    model = twofold.load(folder, "cpu")
+    found = model.predict(given)
+    model.save_pretrained(folder / "again")
+    assert twofold.load(folder / "again", "cpu").predict(given) == found
+    assert model.predict(given[:1])[0].output == found[0].output
+    return [one.output for one in found]
+
+
+def test_a_label_is_learned_from_a_single_word(tmp_path: Path) -> None:
+    run, dev = trained("one", tmp_path)
+    report = twofold.evaluate(run, dev)
+    assert report.metrics["accuracy"] == report.metrics["macro_f1"] == report.metrics["matthews"] == 1.0
+    assert [line["label"] for line in report.tables["labels"]] == sorted(COLOURS)
+    assert sum(line["rows"] for line in report.tables["labels"]) == report.examples == 60
+    assert answers_again(run, ["the old red boat", "blue people", "green"]) == ["red", "blue", "green"]
+
+
+def test_any_number_of_labels_is_learned(tmp_path: Path) -> None:
+    run, dev = trained("many", tmp_path)
+    report = twofold.evaluate(run, dev)
+    assert report.metrics["accuracy"] > 0.9
+    assert report.metrics["micro_f1"] > 0.95
+    found = answers_again(run, ["the old boat was seen", "the red boat was blue", "red green blue people"])
+    assert [sorted(labels) for labels in found] == [[], ["blue", "red"], ["blue", "green", "red"]]
+
+
+def test_how_many_words_two_texts_share_is_learned(tmp_path: Path) -> None:
+    run, dev = trained("number", tmp_path)
+    metrics = twofold.evaluate(run, dev).metrics
+    assert metrics["pearson"] > 0.8  # a word by itself tells nothing
+    assert metrics["spearman"] > 0.8
+    none, both = answers_again(run, [("the old", "boat was"), "the old\told the"])
+    assert none < 1 < both
+
+
+def test_the_kind_of_each_word_is_learned(tmp_path: Path) -> None:
+    run, dev = trained("tags", tmp_path)
+    assert twofold.evaluate(run, dev).metrics["accuracy"] > 0.98
+    (found,) = answers_again(run, ["people seen at red noon"])
+    assert found.tags == tuple(KINDS[word] for word in found.words)
+
+
+def test_names_are_judged_as_a_whole(tmp_path: Path) -> None:
+    def named(draw: random.Random) -> dict[str, Any]:
+        words = [draw.choice(FILL) for _ in range(draw.randint(1, 4))]
+        place = draw.randint(0, len(words))
+        words[place:place] = ["red", draw.choice(["green", "blue"])]
+        tags = ["O"] * len(words)
+        tags[place : place + 2] = ["B-boat", "I-boat"]
+        return {"words": words, "tags": tags}
+
+    _, data, writes, _ = TASKS["tags"]
+    train(Recipe.of(recipe(write(tmp_path, named), data, writes, max_steps=60)), tmp_path / "run")
+    report = twofold.evaluate(tmp_path / "run", write(tmp_path, named, 40, 2, "dev"))
+    assert report.metrics["f1"] == report.metrics["precision"] == report.metrics["recall"] == 1.0
+    assert report.tables["types"] == [{"type": "boat", "precision": 1.0, "recall": 1.0, "f1": 1.0, "names": 40}]
+
+
+def test_a_tree_whose_words_hang_from_the_one_before_is_learned(tmp_path: Path) -> None:
+    run, dev = trained("tree", tmp_path)
+    metrics = twofold.evaluate(run, dev).metrics
+    assert metrics["uas"] > 0.95
+    assert metrics["las"] > 0.95
+    assert metrics["whole_trees"] > 0.8
+    (found,) = answers_again(run, [["the", "red", "boat"]])
+    assert (found.heads, found.relations) == ((0, 1, 2), ("root", "colour", "low"))
+
+
+def both(draw: random.Random) -> dict[str, Any]:
+    row = tagged(draw)
+    return {**row, "label": next(word for word in row["words"] if word in COLOURS)}
+
+
+SEVERAL = {
+    "colour": {"kind": "label", "target": "label"},
+    "kinds": {"kind": "tags", "target": "tags", "weight": 0.5},
+}
+
+
+def test_two_decoders_learn_over_one_encoder(tmp_path: Path) -> None:
+    rows, dev = write(tmp_path, both), write(tmp_path, both, 40, 2, "dev")
+    settings = {"max_steps": 60, "best": "kinds.loss", "evaluate_every": 20}
+    train(Recipe.of(recipe(rows, {"source": "words", "dev": dev}, SEVERAL, **settings)), tmp_path / "run")
+    lines = read_log(tmp_path / "run")
+    assert lines[-2].keys() >= {"loss", "loss_colour", "loss_kinds"}
+    assert lines[-2]["loss"] == pytest.approx(lines[-2]["loss_colour"] + 0.5 * lines[-2]["loss_kinds"])
+    losses = [line["dev_kinds.loss"] for line in lines if "dev_kinds.loss" in line]
+    metrics = twofold.evaluate(tmp_path / "run", dev).metrics
+    assert metrics["kinds.loss"] == pytest.approx(min(losses), rel=1e-4)  # the best one is the lowest
+    assert losses[0] > 2 * min(losses)
+    assert metrics["loss"] == pytest.approx(metrics["colour.loss"] + 0.5 * metrics["kinds.loss"])
+    assert metrics["colour.accuracy"] > 0.95
+    assert metrics["kinds.accuracy"] > 0.95
+    assert twofold.evaluate(tmp_path / "run", dev, decoder="colour").metrics["accuracy"] == metrics["colour.accuracy"]
+    model = twofold.load(tmp_path / "run", "cpu")
+    assert model.predict(["the red boat"])[0].output == "red"
+    assert model.predict(["the red boat"], decoder="kinds")[0].output.tags == ("low", "colour", "low")
+
+
+class Interrupted:
+    """Rows that ask the training to stop, as Ctrl-C does, when so many batches were read."""
+
+    def __init__(self, rows: TrainingRows, after: int) -> None:
+        self.rows, self.left = rows, after
+
+    def plan(self, epoch: int) -> Plan:
+        return self.rows.plan(epoch)
+
+    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Any:
+        self.left -= 1
+        if not self.left:
+            signal.raise_signal(signal.SIGINT)
+        return self.rows.batch(rows, moment)
+
+
+def weights_after(made: Recipe, folder: Path, stop: int | None) -> dict[str, torch.Tensor]:
+    """All weights at the end of a training, which may have been stopped in the middle."""
+    for after in (1000,) if stop is None else (stop, 1000):
+        torch.manual_seed(made.train.seed)
+        model = made.model(folder / "tokenizers")
+        cache = made.cache(model)
+        rows: Any = made.rows(cache, made.split(cache, model).rows, model)
+        trainer = Trainer(model, Interrupted(rows, after), None, made.train, folder)
+        trainer.resume()
+        assert trainer.run().finished == (after == 1000)
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("kind", ["tags", "tree", "pretraining", "denoising"])
+def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, kind: str) -> None:
+    settings: dict[str, Any] = {"max_steps": 8, "batch_rows": 4, "average": 0.5, "freeze": "gradual", "thawed_by": 0.8}
+    if kind in TASKS:
+        make, data, writes, _ = TASKS[kind]
+    elif kind == "pretraining":
+        make, data = repeated, {"source": ["text", "reply"]}
+        writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "target": "stranger"}}
+    else:
+        make, data = repeated, {"source": "text", "target": "text", "noise": {"mask": 0.3, "swap": 2}}
+        writes = {"kind": "rnn", "embedding": 8, "width": 8}
+    content = recipe(write(tmp_path, make, 20), data, writes, **settings)
+    content["encoder"]["dropout"] = 0.1
+    made = Recipe.of(content)
+    whole = weights_after(made, tmp_path / "whole", None)
+    parts = weights_after(made, tmp_path / "parts", 5)
+    assert all(torch.equal(parts[name], value) for name, value in whole.items())
+    assert [line["loss"] for line in read_log(tmp_path / "parts") if "loss" in line] == [
+        line["loss"] for line in read_log(tmp_path / "whole") if "loss" in line
+    ]
+
+
+def test_a_recipe_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+    for data, writes in (
+        ({"source": ["one", "other"], "target": "score", "keep": "tail"}, {"kind": "label", "answers": "number"}),
+        ({"source": "words"}, SEVERAL),
+        ({"source": ["a", "b"]}, {"g": {"kind": "tokens"}, "t": {"kind": "label", "target": "stranger"}}),
+        ({"source": "words", "target": ["heads", "relations"]}, TREE),
+    ):
+        made = Recipe.of(recipe("none", data, writes))
+        assert Recipe.of(made.plain()) == made
+
+
+def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_path: Path) -> None:
+    make, data, writes, _ = TASKS["tags"]
+    rows = rows_of(make, 20, 1)
+    rows[7] = {"words": rows[7]["words"] * 9, "tags": rows[7]["tags"] * 9}
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
+    with (
+        pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),
+        pytest.raises(TwofoldError, match=rf"^{path}:8: \d+ tokens, the limit is 24; cut the sentence in two"),
+    ):
+        train(Recipe.of(recipe(path, {**data, "held_out": 19}, writes, max_steps=2)), tmp_path / "run")
+    assert not (tmp_path / "run" / "log.jsonl").exists()

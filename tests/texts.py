@@ -1,0 +1,120 @@
+"""What tests of labels, tags and trees share: sentences that a small model must learn to read, and recipes for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+
+from tests.conftest import write_jsonl
+from twofold.config import DecoderPart, EncoderPart
+from twofold.data.tokenizer import TextTokenizer
+from twofold.model import DecoderSlot, Model, ModelConfig
+
+P = TypeVar("P")
+
+COLOURS = ("red", "green", "blue")
+FILL = ("the", "old", "boat", "was", "seen", "by", "many", "people", "at", "noon")
+KINDS = {**dict.fromkeys(FILL[:5], "low"), **dict.fromkeys(FILL[5:], "high"), **dict.fromkeys(COLOURS, "colour")}
+"""For each word what it is."""
+READS: dict[str, Any] = {"kind": "transformer", "width": 32, "layers": 2, "heads": 2, "feed_forward": 64}
+READS |= {"dropout": 0.0}
+Row = dict[str, Any]
+Make = Callable[[random.Random], Row]
+
+
+def sentence(draw: random.Random, least: int = 3, most: int = 8) -> list[str]:
+    return [draw.choice(FILL) for _ in range(draw.randint(least, most))]
+
+
+def coloured(draw: random.Random) -> Row:
+    """A sentence that names a colour, which is its label."""
+    words, colour = sentence(draw), draw.choice(COLOURS)
+    words.insert(draw.randint(0, len(words)), colour)
+    return {"text": " ".join(words), "label": colour}
+
+
+def colourful(draw: random.Random) -> Row:
+    """A sentence that names any number of colours, all of which are its labels."""
+    colours = draw.sample(COLOURS, draw.randint(0, 3))
+    words = [*sentence(draw), *colours]
+    draw.shuffle(words)
+    return {"text": " ".join(words), "label": sorted(colours)}
+
+
+def overlapping(draw: random.Random) -> Row:
+    """Two texts of two words, and how many of them they share."""
+    words, shared = draw.sample(FILL[:6], 4), draw.randint(0, 2)
+    other = [*words[:shared], *words[2 : 4 - shared]]
+    draw.shuffle(other)
+    return {"one": " ".join(words[:2]), "other": " ".join(other), "score": shared}
+
+
+def tagged(draw: random.Random) -> Row:
+    """Words with what each of them is."""
+    words = [*sentence(draw), *draw.sample(COLOURS, 1)]
+    draw.shuffle(words)
+    return {"words": words, "tags": [KINDS[word] for word in words]}
+
+
+def chained(draw: random.Random) -> Row:
+    """Each word hangs from the one before it, the first from the root, by a relation that tells what it is."""
+    words = [*sentence(draw, 1, 7), *draw.sample(COLOURS, 1)]
+    draw.shuffle(words)
+    relations = ["root", *(KINDS[word] for word in words[1:])]
+    return {"words": words, "heads": list(range(len(words))), "relations": relations}
+
+
+def repeated(draw: random.Random) -> Row:
+    """Texts of one word each, which comes again and again, also in the reply."""
+    word = draw.choice(FILL)
+    return {"text": " ".join([word] * 6), "reply": " ".join([word] * 3)}
+
+
+def rows_of(make: Make, rows: int, seed: int) -> list[Row]:
+    draw = random.Random(seed)
+    return [make(draw) for _ in range(rows)]
+
+
+def recipe(rows: str | Path, /, data: dict[str, Any], writes: dict[str, Any], **train: Any) -> dict[str, Any]:
+    """A recipe, as plain values, of a small Transformer that trains in a second or two."""
+    return {
+        "data": {"train": str(rows), "max_source": 24, **data},
+        "tokenizer": {"size": 80},
+        "encoder": dict(READS),
+        **({"decoder": writes} if "kind" in writes else {"decoders": writes}),
+        "train": {"batch_rows": 16, "learning_rate": 1e-2, "warmup": 10, "log_every": 1, "device": "cpu", **train},
+    }
+
+
+def write(folder: Path, make: Make, rows: int = 200, seed: int = 1, name: str = "rows") -> str:
+    """A file of such rows."""
+    folder.mkdir(exist_ok=True)
+    return write_jsonl(folder / f"{name}.jsonl", rows_of(make, rows, seed))
+
+
+def small_reader(
+    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, target: str | tuple[str, ...], **settings: Any
+) -> Model:
+    """A model with random weights, far from each other, that reads `text` and writes `target`."""
+    torch.manual_seed(0)
+    config = ModelConfig(
+        encoder=reads,
+        decoders={"main": DecoderSlot(writes, target)},
+        **{"source": "text", "max_source": 30, "max_target": 30, "frame": True, **settings},
+    )
+    model = Model(config, {"source": tokenizer})
+    with torch.no_grad():
+        for value in model.decoders.parameters():
+            value.add_(torch.randn_like(value), alpha=0.3)
+    return model
+
+
+def without_dropout(part: P) -> P:
+    """The same part, which then gives the same whenever it is asked."""
+    still: P = dataclasses.replace(cast(Any, part), dropout=0.0) if hasattr(part, "dropout") else part
+    return still
