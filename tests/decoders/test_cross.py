@@ -44,6 +44,14 @@ def test_the_other_text_counts_more_the_further_the_training_is(tokenizer: TextT
     assert away[-2] == away[-1]  # in full after half of the training
 
 
+def test_it_opens_as_far_as_it_is_told(tokenizer: TextTokenizer) -> None:
+    settings = {"compare": True, "opens": 0.5, "opens_to": 0.2}
+    ranker = small_ranker(tokenizer, encoder("pretrained"), decoder("cross", **settings))
+    for progress, between in ((0.0, 0.0), (0.25, 0.1), (0.5, 0.2), (1.0, 0.2)):
+        ranker.head.at(progress)
+        assert ranker.head.between() == pytest.approx(between)
+
+
 def test_how_far_it_has_opened_is_kept_with_the_model(tokenizer: TextTokenizer, tmp_path: Path) -> None:
     ranker = opening(tokenizer).train()
     batch = batch_of(ranker, PAIRS, drawn=2)

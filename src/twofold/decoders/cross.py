@@ -29,17 +29,19 @@ class Config(RankingPart):
     scale: float = 20.0
     """With compare: what the cosine is multiplied by at the start."""
     opens: float = 0.0
-    """If above 0: each text is read as if it were alone at first, so that with `compare` a model that has the weights of
-    a bi-encoder starts as that bi-encoder; the tokens of the other text count more and more, and in full after this
-    share of the training. Needs an encoder that can read so."""
+    """If above 0: each text is read as if it were alone at first, so that with `compare` and a bi-encoder's weights it
+    starts as that bi-encoder; the tokens of the other text count more and more, until this share of the training is
+    done. Needs an encoder that can read so."""
+    opens_to: float = 1.0
+    """With opens: how much the tokens of the other text count in the end, beside those of the own text."""
     output_scale: float = 1.0
     """What scores are multiplied by in the loss, and only there."""
 
     def __post_init__(self) -> None:
         if self.output_scale <= 0 or self.scale <= 0:
             raise ValueError("scale and output_scale must be above 0")
-        if not 0 <= self.opens <= 1:
-            raise ValueError("opens must be from 0 to 1")
+        if not 0 <= self.opens <= 1 or not 0 < self.opens_to <= 1:
+            raise ValueError("opens must be from 0 to 1, opens_to above 0 and at most 1")
 
     def needs(self) -> frozenset[str]:
         reduced = ["summary"] if self.reduction == "summary" else ["states", "finish"]
@@ -59,7 +61,7 @@ class CrossEncoder(RankingHead):
         self.output = nn.Linear(width, 1, bias=False)  # the same for all candidates, a bias says nothing
         nn.init.normal_(self.output.weight, std=0.02)
         self.log_scale = nn.Parameter(torch.tensor(math.log(config.scale))) if config.compare else None
-        self.opens = config.opens
+        self.opens, self.opens_to = config.opens, config.opens_to
         self.register_buffer("opened", torch.tensor(0.0) if config.opens else None)
         self.opened: Tensor | None
 
@@ -68,7 +70,7 @@ class CrossEncoder(RankingHead):
 
     def at(self, progress: float) -> None:
         if self.opened is not None:
-            self.opened.fill_(min(1.0, progress / self.opens))
+            self.opened.fill_(self.opens_to * min(1.0, progress / self.opens))
 
     def joint(self, hidden: Hidden) -> Tensor:
         score: Tensor = self.output(self.reduce(hidden))[:, 0]
