@@ -244,3 +244,11 @@ def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_pat
     ):
         train(Recipe.of(recipe(path, {**data, "held_out": 19}, writes, max_steps=2)), tmp_path / "run")
     assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_names_that_begin_with_an_i_are_said_before_they_are_learned(tmp_path: Path) -> None:
+    rows = [{"words": "in New York and Rome", "tags": tags} for tags in ("O I-P I-P O I-P", "O B-P I-P O B-P")]
+    data = {"source": "words", "target": "tags"}
+    given = Recipe.of(recipe(write_jsonl(tmp_path / "rows.jsonl", rows), data, {"kind": "tags"}))
+    with pytest.warns(UserWarning, match=r"^'tags': in 1 sentences a name begins with I- \(the form IOB1\)"):
+        given.model(tmp_path / "tokenizers")

@@ -210,6 +210,14 @@ def words_in(row: Row, column: str) -> list[str]:
     return found
 
 
+def continues_nothing(tags: Sequence[str]) -> bool:
+    """Whether some I-X follows neither B-X nor I-X, as where a name begins in the older form IOB1."""
+    before = ("", *tags)
+    return any(
+        tag.startswith("I-") and last not in (tag, f"B-{tag[2:]}") for last, tag in zip(before, tags, strict=False)
+    )
+
+
 def numbers_of(names: Sequence[str], classes: Classes) -> list[int]:
     """The numbers of some classes; a name that was not seen in training has none."""
     return [classes.numbers.get(name, UNSEEN) for name in names]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +14,7 @@ from twofold.config import DecoderPart, unstructure
 from twofold.data.files import Row
 from twofold.data.labels import MOST_LABELS, labels_in, number_in
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.words import words_in
+from twofold.data.words import continues_nothing, words_in
 from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
 from twofold.generate.options import GenerateOptions
@@ -93,18 +95,27 @@ def _found(
     columns = {name: one.target if isinstance(one.target, str) else one.target[-1] for name, one in asked.items()}
     names: dict[str, set[str]] = {name: set() for name in asked if kinds[name] != "number"}
     numbers: dict[str, list[float]] = {name: [] for name in asked if kinds[name] == "number"}
+    loose: Counter[str] = Counter()
     for row in rows:
         for name, column in columns.items():
             if name in numbers:
                 numbers[name].append(number_in(row, column))
                 continue
             kind = kinds[name]
-            names[name].update(words_in(row, column) if kind == "words" else labels_in(row, column, kind))
+            found = words_in(row, column) if kind == "words" else labels_in(row, column, kind)
+            names[name].update(found)
+            loose[name] += asked[name].part.writes == "tags" and continues_nothing(found)
             if len(names[name]) > MOST_LABELS:
                 raise TwofoldError(f"'{column}' has over {MOST_LABELS:,} different values; is it the column of labels?")
     for name, own in names.items():
         if not own:
             raise TwofoldError(f"'{columns[name]}' holds no label")
+        if loose[name] and any(tag.startswith("B-") for tag in own):
+            warnings.warn(
+                f"'{columns[name]}': in {loose[name]:,} sentences a name begins with I- (the form IOB1), as no answer "
+                "does; let every name begin with B-",
+                stacklevel=4,
+            )
     deviations = {name: (float(np.mean(own)), float(np.std(own)) or 1.0) for name, own in numbers.items()}
     return {name: tuple(sorted(own)) for name, own in names.items()}, deviations
 
