@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -46,6 +46,12 @@ def step(model: Model, optimiser: torch.optim.Optimizer) -> float:
     return time.process_time() - start
 
 
+def peak() -> float:
+    """The most memory that this process has held, in MiB."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
@@ -56,10 +62,12 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         if options.memory:
             model, optimiser = learner(options.memory, Path(folder))
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            gc.collect()
+            Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew, loading left out
+            before = peak()
             for _ in range(3):
                 step(model, optimiser)
-            print(json.dumps([before / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+            print(json.dumps([before, peak()]))
             return
         learners = {way: learner(way, Path(folder) / way) for way in WAYS}
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
