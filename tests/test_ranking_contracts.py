@@ -82,9 +82,9 @@ def test_more_columns_of_padding_change_nothing_that_is_kept(
 
 def kept(ranker: Ranker, batch: Batch) -> list[torch.Tensor]:
     """All that the decoder keeps of a batch, as far as it is there."""
-    hidden, head = ranker.encoder(batch), ranker.head
     if ranker.joined:
-        return [head.joint(hidden)]
+        return [ranker.joint(batch)]
+    hidden, head = ranker.encoder(batch), ranker.head
     contexts = head.context(hidden)
     mask = torch.ones(contexts.vectors.shape[:2]).bool() if contexts.mask is None else contexts.mask
     return [contexts.vectors[mask], mask, head.candidate(hidden)]
