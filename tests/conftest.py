@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +150,12 @@ def small_recipe(rows: str, /, reads: str = "rnn", writes: str = "attention_rnn"
     for section, values in changes.items():
         content[section] = {**content.get(section, {}), **values} if isinstance(values, dict) else values
     return content
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny models are faster with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

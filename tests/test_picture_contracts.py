@@ -18,7 +18,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
-from twofold.model.sides import BEGUN
+from twofold.model.fields import BEGUN
 from twofold.results import Mask, Prediction
 from twofold.types import Batch, DecoderConfig, EncoderConfig, Hidden
 

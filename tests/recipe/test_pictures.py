@@ -31,13 +31,7 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """Tiny pictures are read faster by one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_coloured_squares_are_found(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import twofold
 from tests.texts import recipe, repeated, write
@@ -15,14 +13,7 @@ from twofold.data.batches import Moment
 from twofold.model import Model
 from twofold.recipe import Recipe, train
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny models are faster with one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_hidden_words_are_guessed_from_those_around_them(tmp_path: Path) -> None:

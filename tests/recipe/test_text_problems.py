@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +52,7 @@ TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
 """What each row is, where it stands, what writes it, and how many steps it takes."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny models are faster with one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def trained(task: str, folder: Path, **settings: Any) -> tuple[Path, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,7 @@ LABEL = ({"source": "text", "target": "label", "max_source": 60}, {"kind": "labe
 TAGS = ({"source": "words", "target": "tags", "max_source": 60}, {"kind": "tags"})
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny models are faster with one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def repeated(draw: random.Random) -> dict[str, Any]:

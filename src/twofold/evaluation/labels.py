@@ -10,11 +10,10 @@ from twofold.data.labels import LabelField
 from twofold.evaluation.judge import Judged
 from twofold.evaluation.label_scores import label_scores
 from twofold.evaluation.report import Report
+from twofold.model.config import TOLD
 from twofold.types import Classes
 
 METRICS = ("accuracy", "macro_f1", "micro_f1", "matthews")
-OWN = ("no", "yes")
-"""Whether the second text of a pair is another's."""
 
 
 def measure(judged: Judged) -> Report:
@@ -35,7 +34,7 @@ def _own(judged: Judged) -> Report:
     for batch in judged.model.batches(judged.rows):
         found += [int(one.values.argmax()) for one in judged.model.answers(batch, judged.decoder)]
         right += batch.targets[judged.decoder].tokens[:, 0].tolist()
-    return _report([OWN[one] for one in found], [OWN[one] for one in right], list(OWN))
+    return _report([TOLD[one] for one in found], [TOLD[one] for one in right], list(TOLD))
 
 
 def _report(found: list[str], right: list[str], names: list[str]) -> Report:

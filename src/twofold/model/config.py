@@ -19,6 +19,8 @@ MAIN = "main"
 """The name of a model's only decoder."""
 STRANGER = "stranger"
 """The target of a decoder that tells whether the second text of a pair is another's."""
+TOLD = ("no", "yes")
+"""What it answers."""
 OF_WORDS = ("tags", "tree")
 """What decoders write that look at single words."""
 

@@ -24,8 +24,9 @@ from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.model import saved
 from twofold.model.config import ModelConfig
+from twofold.model.fields import corruption_of, source_field, target_field
 from twofold.model.learner import Evaluating, Learner
-from twofold.model.sides import OwnOutput, TextOutput, corruption_of, output_of, source_field, source_of, target_field
+from twofold.model.sides import OwnOutput, TextOutput, output_of, source_of
 from twofold.progress import Report
 from twofold.results import Prediction
 from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import shorten
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from twofold.data.batches import by_length, make_batch
-from twofold.data.corruption import Corruption
-from twofold.data.fields import SOURCE, SourceField, TextField
+from twofold.data.fields import SourceField, TextField
 from twofold.data.files import Row
 from twofold.data.labels import LabelField
-from twofold.data.pairs import PairField
 from twofold.data.picture_fields import CaptionField, MaskField, PictureField, Seen
 from twofold.data.picture_rows import captions_target, masks_target
-from twofold.data.tokenizer import Frame, TextTokenizer
-from twofold.data.words import TagsField, TreeField, WordsField
-from twofold.errors import TwofoldError, did_you_mean
-from twofold.model.config import OF_WORDS, STRANGER, ModelConfig
+from twofold.data.words import TagsField, TreeField
+from twofold.errors import did_you_mean
 from twofold.results import Chosen, Mask, Painted, Parsed, Prediction, Tagged, Tree, Weighed, Written
-from twofold.types import Batch, Classes, EncoderConfig, Numbers, Target, Vocabulary
-
-BEGUN = "<prefix>"
-"""Where a row holds how its caption begins: a name that no column of a file will have."""
+from twofold.types import Batch, Classes, Numbers, Target, Vocabulary
 
 
 class Source(Protocol):
@@ -101,7 +94,20 @@ class PictureSource:
 
 
 @dataclass(frozen=True)
-class TextOutput:
+class ColumnOutput:
+    """What a column holds for each row."""
+
+    field: Any
+
+    def read(self, rows: Sequence[Row]) -> Sequence[Any]:
+        return self.field.encode(rows).ids  # type: ignore[no-any-return]
+
+    def target(self, things: Sequence[Any]) -> Target:
+        return self.field.target(things)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class TextOutput(ColumnOutput):
     """One text for each row."""
 
     field: TextField
@@ -109,12 +115,6 @@ class TextOutput:
     @property
     def writes(self) -> Vocabulary:
         return self.field.vocabulary
-
-    def read(self, rows: Sequence[Row]) -> Sequence[Any]:
-        return self.field.encode(rows).ids
-
-    def target(self, things: Sequence[Any]) -> Target:
-        return self.field.target(things)
 
     def answer(self, given: Any, item: Any, made: Written) -> Prediction:
         before = item.prefix if isinstance(item, Seen) else ()  # a caption that was begun is shown whole
@@ -168,7 +168,7 @@ def _nearest(side: int, start: float, stop: float, read: int) -> Any:
 
 
 @dataclass(frozen=True)
-class LabelOutput:
+class LabelOutput(ColumnOutput):
     """A label, several, or a number."""
 
     field: LabelField
@@ -180,10 +180,7 @@ class LabelOutput:
     def read(self, rows: Sequence[Row]) -> Sequence[Any]:
         if isinstance(self.writes, Classes):
             _say_unseen(rows, self.field.names, self.writes)
-        return self.field.encode(rows).ids
-
-    def target(self, things: Sequence[Any]) -> Target:
-        return self.field.target(things)
+        return super().read(rows)
 
     def answer(self, given: Any, item: Any, made: Weighed) -> Prediction:
         """The likeliest label with its probability, and the others; or all labels that are more likely than not."""
@@ -198,7 +195,7 @@ class LabelOutput:
 
 
 @dataclass(frozen=True)
-class TagsOutput:
+class TagsOutput(ColumnOutput):
     """A tag for each word."""
 
     field: TagsField
@@ -209,10 +206,7 @@ class TagsOutput:
 
     def read(self, rows: Sequence[Row]) -> Sequence[Any]:
         _say_unseen(rows, self.field.gold, self.writes)
-        return self.field.encode(rows).ids
-
-    def target(self, things: Sequence[Any]) -> Target:
-        return self.field.target(things)
+        return super().read(rows)
 
     def answer(self, given: Any, item: Any, made: Chosen) -> Prediction:
         tags = tuple(self.field.classes.names[one] for one in made.tags)
@@ -220,7 +214,7 @@ class TagsOutput:
 
 
 @dataclass(frozen=True)
-class TreeOutput:
+class TreeOutput(ColumnOutput):
     """A tree over the words."""
 
     field: TreeField
@@ -231,10 +225,7 @@ class TreeOutput:
 
     def read(self, rows: Sequence[Row]) -> Sequence[Any]:
         _say_unseen(rows, lambda row: self.field.gold(row)[1], self.writes)
-        return self.field.encode(rows).ids
-
-    def target(self, things: Sequence[Any]) -> Target:
-        return self.field.target(things)
+        return super().read(rows)
 
     def answer(self, given: Any, item: Any, made: Parsed) -> Prediction:
         relations = tuple(self.field.classes.names[one] for one in made.relations)
@@ -299,78 +290,3 @@ def output_of(field: Any) -> Output:
             return OwnOutput(field)
         case _:
             return TextOutput(field)
-
-
-def source_field(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> SourceField | PictureField:
-    """The column, or the two columns, that a model reads."""
-    if config.picture is None:
-        return _text_field(config, tokenizers[SOURCE])
-    prefix = None
-    if getattr(config.encoder, "prefix", False):
-        name = next((one for one in config.decoders if one in tokenizers), None)
-        if name is None:
-            raise TwofoldError("encoder.prefix: no decoder writes a text that could be begun")
-        prefix = TextField(BEGUN, tokenizers[name], config.max_target, config.too_long)
-    return PictureField(str(config.source), config.picture, prefix)
-
-
-def _text_field(config: ModelConfig, tokenizer: TextTokenizer) -> SourceField:
-    how, tail = (tokenizer, config.max_source, config.too_long), config.keep == "tail"
-    frame = tokenizer.frame if config.frame else Frame()
-    if not isinstance(config.source, str):
-        first = TextField(config.source[0], *how, keep_tail=tail)
-        pair = PairField(first, TextField(config.source[1], *how), tokenizer.frame)
-        _check_room(config.max_source, len(pair.frame) + len(pair.frame.between), 2)
-        return pair
-    _check_room(config.max_source, len(frame), 1)
-    if any(slot.part.writes in OF_WORDS for slot in config.decoders.values()):
-        return WordsField(config.source, *how, frame)
-    return TextField(config.source, *how, frame, tail)
-
-
-def _check_room(limit: int, frame: int, texts: int) -> None:
-    if limit < frame + texts:
-        raise TwofoldError(
-            f"data.max_source={limit} leaves no room beside the {frame} symbols around a text; at least {frame + texts}"
-        )
-
-
-def target_field(name: str, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], source: Any) -> Any:
-    """The column, or columns, that one decoder of a model writes; or what it writes where that is no column."""
-    slot, masks = config.decoders[name], config.mask
-    columns = (slot.target,) if isinstance(slot.target, str) else tuple(slot.target)
-    match slot.part.writes:
-        case "mask":
-            assert masks is not None
-            return MaskField(columns[0], source, Classes(masks.classes), masks.ignore, masks.first)
-        case "tokens":
-            return source.vocabulary
-        case "label" if columns[0] == STRANGER:
-            return Classes(("no", "yes"))
-        case "label":
-            answers: Any = getattr(slot.part, "answers", "one")
-            return LabelField(columns[0], answers, _output(name, config))
-        case "tags":
-            return TagsField(columns[0], source, Classes(tuple(config.classes[name])))
-        case "tree":
-            return TreeField(columns[0], columns[1], source, Classes(tuple(config.classes[name])))
-    text = TextField(columns[0], tokenizers[name], config.max_target, config.too_long)
-    return CaptionField(columns, text, source.refuse) if isinstance(source, PictureField) else text
-
-
-def _output(name: str, config: ModelConfig) -> Classes | Numbers:
-    return Numbers(*config.numbers[name]) if name in config.numbers else Classes(tuple(config.classes[name]))
-
-
-def corruption_of(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> Corruption | None:
-    """What is done to the texts before they are read in training, if anything is."""
-    causal = cast(EncoderConfig, config.encoder).spec().causal
-    guessing = {
-        name: 0.0 if causal else float(slot.part.masked)  # type: ignore[attr-defined]
-        for name, slot in config.decoders.items()
-        if slot.part.writes == "tokens"
-    }
-    telling = [name for name, slot in config.decoders.items() if slot.target == STRANGER]
-    if not (guessing or telling or config.noise):
-        return None
-    return Corruption(tokenizers[SOURCE], guessing, telling, config.strangers, config.noise)
