@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,18 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.model.model import Looked
-from twofold.plot import draw, draw_attention, draw_glances, draw_mask, fonts_for, mask_paths, write_mask
-from twofold.results import Mask
+from twofold.plot import (
+    SHEET,
+    draw,
+    draw_attention,
+    draw_glances,
+    draw_mask,
+    draw_sheet,
+    fonts_for,
+    mask_paths,
+    write_mask,
+)
+from twofold.results import Mask, Prediction
 
 PRIVATE, UNASSIGNED = "\U000f0123", "\u0378"
 
@@ -174,15 +185,47 @@ def test_whatever_a_model_made_of_a_picture_is_drawn(tmp_path: Path, tokenizer: 
     model = small_picture_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
     for given in (some_picture(), Image.fromarray(some_picture())):
         (prediction,) = model.predict([given], GenerateOptions(max_length=5))
-        draw(model, prediction, tmp_path / "a.png")
+        draw(model, [prediction], tmp_path / "a.png")
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", ["unet", "rnn"])
+def test_several_pictures_are_drawn_beside_each_other(tmp_path: Path, tokenizer: TextTokenizer, kind: str) -> None:
+    model = small_picture_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
+    given = [some_picture(*size) for size in [(12, 16), (31, 9), (16, 16)]]
+    draw(model, model.predict(given, GenerateOptions(max_length=5)), tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == 3
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"), [("a dog runs", "a dog runs"), (["cat", "dog"], "cat, dog"), ("", "(nothing)")]
+)
+def test_what_was_written_of_a_picture_stands_under_it(tmp_path: Path, output: Any, shown: str) -> None:
+    draw_sheet([Prediction(some_picture(), one, 0.0) for one in (output, "끝", 4.5)], tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {text} -->" in drawn for text in (shown, "끝", "4.5"))
+
+
+def test_the_classes_of_all_masks_of_a_sheet_are_named_once(tmp_path: Path) -> None:
+    pixels = [np.full((4, 4), number, np.uint8) for number in (0, 2, 2)]
+    masks = [Mask(one, ("ground", "sky", "나무")) for one in pixels]
+    draw_sheet([Prediction(some_picture(4, 4), mask, 0.0) for mask in masks], tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert [drawn.count(f"<!-- {name} -->") for name in masks[0].names] == [1, 0, 1]
+
+
+def test_a_sheet_ends_somewhere(tmp_path: Path, tokenizer: TextTokenizer) -> None:
+    model = small_picture_model(tokenizer, encoder("convnet"), decoder("unet")).eval()
+    (one,) = model.predict([some_picture()])
+    draw(model, [one] * (SHEET + 9), tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == SHEET
 
 
 def test_a_decoder_without_attention_has_nothing_to_draw(tmp_path: Path, tokenizer: TextTokenizer) -> None:
     model = small_picture_model(tokenizer, encoder("convnet"), decoder("rnn")).eval()
     (prediction,) = model.predict([some_picture()], GenerateOptions(max_length=5))
     with pytest.raises(TwofoldError, match="the decoder 'rnn' has no attention to show"):
-        draw(model, prediction, tmp_path / "a.png")
+        draw(model, [prediction], tmp_path / "a.png")
     assert os.listdir(tmp_path) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,12 +27,23 @@ DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")
 SPACE = "▁"
 """How a piece of text begins that begins a word."""
+SHEET = 20
+"""The most pictures that are drawn beside each other."""
 
 
 def draw(
-    model: Model, prediction: Prediction, path: Path, decoder: str | None = None, prefix: str | None = None
+    model: Model,
+    predictions: Sequence[Prediction],
+    path: Path,
+    decoder: str | None = None,
+    prefix: str | None = None,
 ) -> None:
-    """Draw where the decoder looked as it wrote, or the mask that it painted over its picture."""
+    """Of several pictures, all with what was made of them; else where the decoder looked at the first input as it
+    wrote, or the mask that it painted over it."""
+    if model.config.picture and len(predictions) > 1:
+        draw_sheet(predictions[:SHEET], path)
+        return
+    prediction = predictions[0]
     if isinstance(prediction.output, Mask):
         draw_mask(_picture(prediction.input), prediction.output, path)
         return
@@ -73,22 +85,66 @@ def draw_glances(image: Image, looked: Looked, path: Path) -> None:
 
 def draw_mask(image: Image, mask: Mask, path: Path) -> None:
     """The picture, and the mask over it with the names of its classes."""
-    names = list(mask.shares())
-    wide = 8.0
-    with _figure(path, names, (wide, wide / 2 * _shape(image) + 0.3 + 0.2 * -(-len(names) // 6))) as canvas:
-        from matplotlib import colormaps
-        from matplotlib.patches import Patch
-
-        count = len(mask.names)
-        hues = colormaps["tab20"](range(count)) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
+    wide, names = 8.0, _found([mask])
+    with _figure(path, names, (wide, wide / 2 * _shape(image) + _room(names))) as canvas:
         first, second = canvas.figure.subplots(1, 2)
-        first.imshow(image)
-        second.imshow(image)
-        second.imshow(hues[mask.pixels], alpha=0.6)
         for axes in (first, second):
             axes.axis("off")
-        patches = [Patch(color=hues[mask.names.index(name)]) for name in names]
-        canvas.figure.legend(patches, canvas.shown(names), loc="outside lower center", ncols=6, fontsize=8)
+            axes.imshow(image)
+        _paint(second, mask)
+        canvas.name_classes(names, mask.names)
+
+
+def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
+    """Pictures beside each other: their masks over them, or what was written under them."""
+    images = [_picture(one.input) for one in predictions]
+    masks = [one.output for one in predictions if isinstance(one.output, Mask)]
+    texts = [_written(one.output) for one in predictions if not isinstance(one.output, Mask)]
+    names = _found(masks)
+    columns = min(5, len(images))
+    lines = -(-len(images) // columns)
+    high = 2.4 * max(map(_shape, images)) + 0.16 * max((2 + text.count("\n") for text in texts), default=0)
+    with _figure(path, [*names, *texts], (2.4 * columns, high * lines + _room(names))) as canvas:
+        places = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
+        for axes in places:
+            axes.axis("off")
+        for axes, image in zip(places, images, strict=False):
+            axes.imshow(image)
+        for axes, mask in zip(places, masks, strict=False):
+            _paint(axes, mask)
+        for axes, text in zip(places, canvas.shown(texts), strict=False):
+            axes.set_title(text, fontsize=8, y=0, va="top")
+        if masks:
+            canvas.name_classes(names, masks[0].names)
+
+
+def _written(output: Any) -> str:
+    """A caption, a label, labels or a number, in lines that fit under a picture."""
+    text = ", ".join(output) if isinstance(output, (list, tuple)) else str(output)
+    return textwrap.fill(text, 30) or "(nothing)"
+
+
+def _paint(axes: Any, mask: Mask) -> None:
+    axes.imshow(_hues(mask.names)[mask.pixels], alpha=0.6)
+
+
+def _found(masks: Sequence[Mask]) -> list[str]:
+    """The classes that some masks show."""
+    shown = {name for mask in masks for name in mask.shares()}
+    return [name for name in masks[0].names if name in shown] if masks else []
+
+
+def _room(names: Sequence[str]) -> float:
+    """How much the names of classes take under a figure, six to a line."""
+    return 0.3 + 0.2 * -(-len(names) // 6) if names else 0.0
+
+
+def _hues(names: Sequence[str]) -> Any:
+    """A colour for each class."""
+    from matplotlib import colormaps
+
+    count = len(names)
+    return colormaps["tab20"](range(count)) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
 
 
 def mask_paths(inputs: Sequence[Any], folder: Path) -> list[Path]:
@@ -121,6 +177,13 @@ class _Canvas:
 
     def shown(self, texts: Sequence[str]) -> list[str]:
         return ["".join("?" if letter in self.missing else letter for letter in text) for text in texts]
+
+    def name_classes(self, shown: Sequence[str], names: Sequence[str]) -> None:
+        """Say under the figure which colour is which class."""
+        from matplotlib.patches import Patch
+
+        patches = [Patch(color=hue) for name, hue in zip(names, _hues(names), strict=True) if name in shown]
+        self.figure.legend(patches, self.shown(shown), loc="outside lower center", ncols=6, fontsize=8)
 
 
 @contextlib.contextmanager

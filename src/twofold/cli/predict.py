@@ -35,7 +35,8 @@ SHOWN = 9
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
-    help="Draw where the model looked at the first input, or its mask: .png, .svg, .pdf",
+    help="Draw where the model looked at the first input, or its mask; several pictures beside each other, each "
+    "with what the model made of it: .png, .svg, .pdf",
 )
 @writing_options
 @model_options
@@ -63,6 +64,7 @@ def predict(
       twofold predict runs/parse "Dogs bark ." --json
       twofold predict runs/parse --file in.conllu --conllu out.conllu
       twofold predict runs/street street.jpg --plot mask.png
+      twofold predict runs/caption *.jpg --plot sheet.png
       twofold predict runs/caption dog.jpg --prefix "a brown dog" --beam 5
     """
     from twofold import api
@@ -108,7 +110,7 @@ def predict(
             if plot and not start:
                 from twofold.plot import draw
 
-                draw(loaded, predictions[0], plot, decoder, prefix)
+                draw(loaded, predictions, plot, decoder, prefix)
             if conllu:
                 written += _sentences(loaded, predictions, blocks[start : start + step], decoder)
             found += [_plain(prediction) for prediction in predictions]
