@@ -50,7 +50,7 @@ class LabelDecoder(Decoder):
         super().__init__()
         self.config, self.numbers = config, output if isinstance(output, Numbers) else None
         families = {"one": "labels", "many": "label_sets", "number": "numbers"}
-        self.metrics = ("likelihood", families[config.answers])
+        self.metrics = ("loss", families[config.answers])
         self.reduce = Reduce(config.reduction, spec)
         width = spec.width("summary" if config.reduction == "summary" else "states")
         if config.compare:

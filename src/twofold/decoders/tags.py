@@ -38,7 +38,7 @@ class TagsDecoder(Decoder):
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()
         named = any(name.startswith(("B-", "I-")) for name in output.names)
-        self.metrics = ("likelihood", "entities" if named else "tags")
+        self.metrics = ("loss", "entities" if named else "tags")
         self.head = Head(spec.width("states"), len(output), config.hidden, config.dropout)
         # Where names of a kind never begin with a B-, its I- may come anywhere.
         known = output.numbers

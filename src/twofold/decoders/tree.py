@@ -42,7 +42,7 @@ class Config(DecoderPart):
 class TreeDecoder(Decoder):
     """Scores every pair of words; the best tree of all is taken."""
 
-    metrics = ("likelihood", "trees")
+    metrics = ("loss", "trees")
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()

@@ -80,7 +80,7 @@ class Up(nn.Module):
 class UNetDecoder(Decoder):
     """A distribution over the classes for each pixel."""
 
-    metrics = ("likelihood", "masks")
+    metrics = ("loss", "masks")
 
     def __init__(self, config: Config, spec: HiddenSpec, classes: Classes) -> None:
         super().__init__()

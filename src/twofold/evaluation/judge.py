@@ -43,7 +43,7 @@ def evaluate(
     progress: Progress | None = None,
     **ranking: int,
 ) -> Report:
-    """Judge the model by the metric families of its decoder, or by the given ones.
+    """Judge the model by the metric families of its decoder, or by the given ones among them.
 
     Of several decoders all are judged unless one is named: each metric then bears its decoder's name, and `loss` is the
     sum that a training minimises. For a ranker, `candidates` and `timed` are those of `evaluation.ranking.measure`.
@@ -59,7 +59,9 @@ def evaluate(
     for name in names:
         judged = Judged(model, rows, name, options or model.config.generate, progress)
         before = f"{name}." if len(names) > 1 else ""
-        for family in families or families_of(model, name):
+        for family in families_of(model, name):
+            if families and family not in families:
+                continue
             measured: Report = _family(family).measure(judged)
             report.metrics.update({before + metric: value for metric, value in measured.metrics.items()})
             report.tables.update({before + table: lines for table, lines in measured.tables.items()})

@@ -75,7 +75,7 @@ class PairRecipe(Recipe):
         """Judges by the loss alone unless the recipe picks the best model by what it writes."""
         if not rows:
             return None
-        families = ["likelihood"] if self.train.best in ("loss", "perplexity") else None
+        families = ["loss", "likelihood"] if self.train.best in ("loss", "perplexity") else None
         options = replace(self.generate, beam=1, n_best=1, sample=False)
         return lambda model: evaluate(model, rows, options, families=families).metrics
 

@@ -1,0 +1,25 @@
+"""The loss: what a training makes smaller."""
+
+from __future__ import annotations
+
+import torch
+
+from twofold.evaluation.judge import Judged
+from twofold.evaluation.report import Report
+
+METRICS = ("loss",)
+
+
+@torch.no_grad()
+def measure(judged: Judged) -> Report:
+    """The mean over everything that counts, whatever the batches."""
+    model, total, count = judged.model, 0.0, 0
+    was = model.training
+    model.eval()
+    try:
+        for batch in model.batches(judged.rows):
+            loss = model.losses(batch)[judged.decoder]
+            total, count = total + float(loss.sum), count + loss.count
+    finally:
+        model.train(was)
+    return Report({"loss": total / max(count, 1)}, len(judged.rows))
