@@ -122,18 +122,18 @@ class UNetDecoder(Decoder):
         config, scores = self.config, self.forward(hidden).float()
         right = target.tokens.masked_fill(~target.mask, -100)
         assert isinstance(self.class_weights, Tensor)
-        total = scores.new_zeros(())
+        total, logs = scores.new_zeros(()), scores.log_softmax(1)
         if config.cross_entropy or config.focal:
             weights = self.class_weights if config.class_weights else None
-            surprise = F.cross_entropy(scores, right, weights, reduction="none")  # 0 where a pixel does not count
+            surprise = F.nll_loss(logs, right, weights, reduction="none")  # 0 where a pixel does not count
             total = total + config.cross_entropy * surprise.sum()
         if config.focal:
-            chance = scores.softmax(1).gather(1, target.tokens[:, None])[:, 0]
+            chance = logs.gather(1, target.tokens[:, None])[:, 0].exp()
             unsure = (1 - chance).clamp(min=1e-7)  # a root of 0 has no gradient
             total = total + config.focal * (unsure**config.focal_power * surprise).sum()
         if config.dice:
             pixels = target.mask.sum((1, 2))
-            total = total + config.dice * (_dice(scores.softmax(1), target) * pixels).sum()
+            total = total + config.dice * (_dice(logs.exp(), target) * pixels).sum()
         return Loss(total, self.count(target))
 
     @torch.no_grad()
@@ -146,9 +146,11 @@ class UNetDecoder(Decoder):
 
 def _dice(chances: Tensor, target: Target) -> Tensor:
     """(rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that a picture shows."""
-    right = F.one_hot(target.tokens, chances.shape[1]).permute(0, 3, 1, 2) * target.mask[:, None]
-    both = (chances * right).sum((2, 3))
-    sizes = (chances * target.mask[:, None]).sum((2, 3)) + right.sum((2, 3))
-    shown = right.any(3).any(2)
-    overlap = torch.where(shown, 2 * both / sizes.clamp(min=1e-6), 0.0)
-    return 1 - overlap.sum(1) / shown.sum(1).clamp(min=1)
+    tokens, counts = target.tokens.flatten(1), target.mask.flatten(1).to(chances.dtype)
+    found = chances.flatten(2)
+    none = found.new_zeros(found.shape[:2])
+    both = none.scatter_add(1, tokens, found.gather(1, tokens[:, None])[:, 0] * counts)
+    right = none.scatter_add(1, tokens, counts)
+    sizes = (found @ counts[:, :, None])[:, :, 0] + right
+    overlap = 2 * both / sizes.clamp(min=1e-6)  # 0 of a class that a picture does not show
+    return 1 - overlap.sum(1) / (right > 0).sum(1).clamp(min=1)
