@@ -40,9 +40,8 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
         made += ["train.rates={decoders.main.codes: 10}"] if kind.startswith("poly") else []
     if kind.endswith("64"):
         made.append("decoder.codes=64")
-    if kind == "cross":  # it goes on from the bi-encoder's weights, and from its mistakes
-        made += [f"start={runs / f'{data}_bi'}", f"mine.model={runs / f'{data}_bi'}"]
-        made += ["data.max_context=100", "decoder.opens_to=0.03", "data.rows=4800"] if data == "sgd" else []
+    if kind == "cross":  # it goes on from the bi-encoder's weights
+        made.append(f"start={runs / f'{data}_bi'}")
     return made
 
 
@@ -137,7 +136,7 @@ def main() -> None:
         size = sum(one.numel() for one in model.parameters())
         about = {
             "recipe": recipe,
-            "changes": [one for one in changed if not one.startswith(("data.train", "start", "mine.model"))],
+            "changes": [one for one in changed if not one.startswith(("data.train", "start"))],
             "parameters": size,
         }
         about |= {"training_cpu_minutes": cpu_minutes(options.runs / name), "pairs_seen": seen}

@@ -86,7 +86,7 @@ def test_a_character_that_no_font_has_is_one_warning_and_never_a_box(tmp_path: P
         draw_attention(looked([f"▁x{letter}", "▁나무"], [letter, "</s>"]), tmp_path / "a.svg")
     (warning,) = caught
     assert letter in str(warning.message)
-    assert "pip install twofold[plot]" in str(warning.message)
+    assert "pip install 'twofold[plot]'" in str(warning.message)
     picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert "<!-- ▁x? -->" in picture
     assert "<!-- ? -->" in picture

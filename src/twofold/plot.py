@@ -196,13 +196,13 @@ def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iter
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise TwofoldError("--plot needs `pip install twofold[plot]`") from None
+        raise TwofoldError("--plot needs `pip install 'twofold[plot]'`") from None
     if path.suffix.lower() not in FORMATS:
         raise TwofoldError(f"{path}: a picture ends in one of {', '.join(FORMATS)}")
     families, missing = fonts_for("".join(texts))
     if missing:
         warnings.warn(
-            f"no font here has {' '.join(sorted(missing)[:10])}: shown as ?; `pip install twofold[plot]` brings one "
+            f"no font here has {' '.join(sorted(missing)[:10])}: shown as ?; `pip install 'twofold[plot]'` brings one "
             "for Korean, or install a font of your language",
             stacklevel=4,
         )

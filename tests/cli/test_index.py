@@ -184,3 +184,16 @@ def test_a_context_longer_than_the_limit_keeps_its_end(built: Path) -> None:
     turns = [f"one {number}" for number in range(3000)]
     assert answer("search", built, *turns)["hits"] == answer("search", built, *turns[-40:])["hits"]
     assert len(ids(answer("search", built, "one " * 100_000))) == 10
+
+
+@pytest.mark.parametrize("command", ["add", "update"])
+def test_an_index_of_a_model_with_code_of_its_own_can_be_changed(models: Path, tmp_path: Path, command: str) -> None:
+    shutil.copytree(models / "bi", tmp_path / "own")
+    config = tmp_path / "own" / "config.json"
+    config.write_text(config.read_text().replace('"kind": "transformer"', '"kind": "twofold.encoders.transformer"'))
+    texts = write_jsonl(tmp_path / "texts.jsonl", [{"id": "new", "text": "one"}])
+    index, own = tmp_path / "index", tmp_path / "own"
+    done("index", "build", index, "--model", own, "--texts", write_jsonl(tmp_path / "a.jsonl", ROWS), "--allow-code")
+    said = refusal("index", command, index, "--texts", texts)
+    assert said.endswith("(twofold.encoders.transformer); allow it with --allow-code if you trust it")
+    assert f"{len(ROWS) + 1} candidates" in done("index", command, index, "--texts", texts, "--allow-code")

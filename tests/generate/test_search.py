@@ -306,6 +306,12 @@ def test_the_pieces_of_a_models_stream_join_to_its_prediction(tokenizer: TextTok
         next(model.stream("one", GenerateOptions(beam=2)))
 
 
+def test_a_model_that_was_saved_with_a_beam_streams_greedily(tokenizer: TextTokenizer) -> None:
+    options = GenerateOptions(beam=3, n_best=2)
+    model = small_model(tokenizer, encoder("rnn"), decoder("rnn"), generate=options)
+    assert "".join(model.stream("one two three")) == model.predict("one two three", GREEDY)[0].output
+
+
 WRONG = {"beam": 0, "n_best": 2, "temperature": 0.0, "top_p": 0.0, "top_k": -1, "no_repeat": -1, "max_length": 0}
 
 

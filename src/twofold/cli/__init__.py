@@ -39,7 +39,7 @@ def main() -> None:
     """Every model is two functions: an encoder that reads and a decoder that writes.
 
     \b
-      twofold demo                                     a first model, in under two minutes
+      twofold demo                                     three rankers trained and compared, in five minutes
       twofold train translate --out runs/translate     train what a recipe says
       twofold predict runs/translate "Ein Hund läuft."
       twofold evaluate runs/translate dev.tsv

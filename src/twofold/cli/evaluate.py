@@ -43,6 +43,9 @@ def evaluate(
 ) -> None:
     """Judge MODEL, a folder, by the rows of DATA, a file with the columns it was trained on.
 
+    A ranker may also be `default`, `default-multilingual` or a hub id. How a model writes is as saved with it unless
+    given.
+
     \b
       twofold evaluate runs/translate dev.tsv.gz
       twofold evaluate runs/translate dev.tsv.gz --beam 1 --json

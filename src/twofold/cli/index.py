@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from twofold.cli.options import print_json
+from twofold.cli.options import print_json, where_options
 
 TEXTS = "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz."
 _place = click.argument("folder", metavar="INDEX")
@@ -33,8 +33,7 @@ def index() -> None:
 @click.option("--model", required=True, help="A bi- or poly-encoder: a folder, a hub id, `default`, ...")
 @_texts
 @click.option("--stored", default="float32", show_default=True, type=click.Choice(["float32", "float16"]))
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto takes a GPU if any.")
-@click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names.")
+@where_options
 def build(folder: str, model: str, texts: str, stored: str, device: str, allow_code: bool) -> None:
     """Read every text and keep its vector. One that was cut short goes on where it stood when it is run again.
 
@@ -52,18 +51,20 @@ def build(folder: str, model: str, texts: str, stored: str, device: str, allow_c
 @_place
 @_texts
 @_model
-def add(folder: str, texts: str, model: str | None) -> None:
+@where_options
+def add(folder: str, texts: str, model: str | None, device: str, allow_code: bool) -> None:
     """Add candidates; an id that is there already is an error. Plain lines are numbered on."""
-    _change(folder, model, "added", lambda index: index.add(texts, show=True))
+    _change(folder, "added", lambda index: index.add(texts, show=True), model, device, allow_code)
 
 
 @index.command()
 @_place
 @_texts
 @_model
-def update(folder: str, texts: str, model: str | None) -> None:
+@where_options
+def update(folder: str, texts: str, model: str | None, device: str, allow_code: bool) -> None:
     """Put candidates in the place of those of the same id, and add new ids; unchanged texts are not read again."""
-    _change(folder, model, "changed", lambda index: index.update(texts, show=True))
+    _change(folder, "changed", lambda index: index.update(texts, show=True), model, device, allow_code)
 
 
 @index.command()
@@ -71,7 +72,7 @@ def update(folder: str, texts: str, model: str | None) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def remove(folder: str, ids: tuple[str, ...]) -> None:
     """Remove candidates by id; if one is not there, none is removed."""
-    _change(folder, None, "removed", lambda index: index.remove(index.given_ids(ids)))
+    _change(folder, "removed", lambda index: index.remove(index.given_ids(ids)))
 
 
 @index.command()
@@ -101,10 +102,12 @@ def info(folder: str, check: bool, as_json: bool) -> None:
         click.echo(f"{name:12} {_shown(value)}")
 
 
-def _change(folder: str, model: str | None, done: str, change: Any) -> None:
+def _change(
+    folder: str, done: str, change: Any, model: str | None = None, device: str = "auto", allow_code: bool = False
+) -> None:
     from twofold import api
 
-    with api.open_index(folder, model) as opened:
+    with api.open_index(folder, model, device, allow_code) as opened:
         click.echo(f"{change(opened):,} {done}, {len(opened):,} candidates in {folder}", err=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -20,21 +20,24 @@ _WRITING = (
     click.option("--length-penalty", type=float, help="0 favours short outputs, 1 takes the mean log-probability."),
     click.option("--no-repeat", type=int, help="Write no sequence of this many tokens twice."),
     click.option("--max-length", type=int, help="The most tokens to write."),
-    click.option("--sample", is_flag=True, default=None, help="Draw tokens at random; greedy otherwise."),
+    click.option("--sample", is_flag=True, default=None, help="Draw tokens at random."),
     click.option("--temperature", type=float, help="When sampling: below 1 sharpens, above 1 flattens."),
     click.option("--top-k", type=int, help="When sampling: only the k likeliest tokens."),
     click.option("--top-p", type=float, help="When sampling: only the likeliest tokens up to this probability."),
     click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
 )
-_PLACE = (
+_WHERE = (
     click.option(
         "--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."
     ),
     click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
+)
+_PLACE = (
+    *_WHERE,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
 )
 _MODEL = (
-    click.option("--decoder", help="Which decoder of the model, by name; the first unless given."),
+    click.option("--decoder", help="Which decoder of the model, by name; evaluate takes all, others the first."),
     *_PLACE,
 )
 
@@ -48,25 +51,23 @@ _RANKING = (
 )
 
 
-def ranking_options(command: Command) -> Command:
-    """How many, which further rankers, where, and how the answer is shown."""
-    for option in reversed(_RANKING):
-        command = option(command)
-    return command
+def _adds(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-def writing_options(command: Command) -> Command:
-    """How a text decoder writes; unset options are those saved with the model."""
-    for option in reversed(_WRITING):
-        command = option(command)
-    return command
-
-
-def model_options(command: Command) -> Command:
-    """Which model, where, and how the answer is shown."""
-    for option in reversed(_MODEL):
-        command = option(command)
-    return command
+where_options = _adds(_WHERE)
+"""Where a model computes, and whether it may bring code."""
+ranking_options = _adds(_RANKING)
+"""How many, which further rankers, where, and how the answer is shown."""
+writing_options = _adds(_WRITING)
+"""How a text decoder writes; unset options are those saved with the model."""
+model_options = _adds(_MODEL)
+"""Which model, where, and how the answer is shown."""
 
 
 def generate_options(saved: Any, given: dict[str, Any]) -> Any:

@@ -23,7 +23,7 @@ SHOWN = 9
 @click.command()
 @click.argument("model")
 @click.argument("inputs", nargs=-1)
-@click.option("--file", "file", help="Read inputs from this file as well: text, jsonl, tsv or csv, each also .gz.")
+@click.option("--file", "file", help="Read inputs from a file as well: text, jsonl, tsv, csv, conll, conllu; also .gz.")
 @click.option(
     "--conllu",
     type=click.Path(path_type=Path),
@@ -35,8 +35,8 @@ SHOWN = 9
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
-    help="Draw where the model looked at the first input, or its mask; several pictures beside each other, each "
-    "with what the model made of it: .png, .svg, .pdf",
+    help="Draw where the model looked at the first input, or its mask; up to 20 pictures beside each "
+    "other, each with what the model made of it: .png, .svg, .pdf",
 )
 @writing_options
 @model_options
@@ -57,6 +57,8 @@ def predict(
 ) -> None:
     """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or a picture's path.
 
+    How it writes is as saved with it unless given.
+
     \b
       twofold predict runs/translate "Ein Hund läuft." --beam 5 --n-best 3
       twofold predict runs/translate --file german.txt --json
@@ -65,7 +67,7 @@ def predict(
       twofold predict runs/parse --file in.conllu --conllu out.conllu
       twofold predict runs/street street.jpg --plot mask.png
       twofold predict runs/caption *.jpg --plot sheet.png
-      twofold predict runs/caption dog.jpg --prefix "a brown dog" --beam 5
+      twofold predict runs/caption_vit dog.jpg --prefix "a brown dog" --beam 5
     """
     from twofold import api
     from twofold.model import Model

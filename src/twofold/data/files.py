@@ -160,7 +160,7 @@ def _read_datasets_folder(path: Path) -> Iterator[Row]:
     try:
         from datasets import load_from_disk  # type: ignore[import-untyped]
     except ImportError:
-        raise TwofoldError(f"{path}: reading it needs `pip install twofold[datasets]`") from None
+        raise TwofoldError(f"{path}: reading it needs `pip install 'twofold[datasets]'`") from None
     for number, values in enumerate(load_from_disk(str(path)), start=1):
         yield Row(f"{path}:{number}", values)
 

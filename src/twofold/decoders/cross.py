@@ -59,7 +59,7 @@ class CrossEncoder(RankingHead):
         self.reduce = Reduce(config.reduction, spec)
         width = spec.width("summary" if config.reduction == "summary" else "states")
         self.output = nn.Linear(width, 1, bias=False)  # the same for all candidates, a bias says nothing
-        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.normal_(self.output.weight, std=0.0 if config.compare else 0.02)  # the comparison speaks alone at first
         self.log_scale = nn.Parameter(torch.tensor(math.log(config.scale))) if config.compare else None
         self.opens, self.opens_to = config.opens, config.opens_to
         self.register_buffer("opened", torch.tensor(0.0) if config.opens else None)

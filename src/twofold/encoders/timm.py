@@ -111,7 +111,7 @@ def _network(name: str, **settings: Any) -> Any:
     try:
         import timm  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise TwofoldError("encoder.kind=timm needs `pip install twofold[timm]`") from None
+        raise TwofoldError("encoder.kind=timm needs `pip install 'twofold[timm]'`") from None
     try:
         return timm.create_model(name, features_only=True, **{"pretrained": False, **settings})
     except RuntimeError as error:

@@ -231,9 +231,9 @@ class Model(Learner):
         decoder: str | None = None,
         prefix: str | None = None,
     ) -> Iterator[str]:
-        """Pieces of the output as they are written, greedily or sampled; joined they are the output."""
+        """Pieces of the output as they are written, greedily unless the options sample; joined they are the output."""
         part, field = self._text_decoder(decoder)
-        options = options or self.config.generate
+        options = options or replace(self.config.generate, beam=1, n_best=1)
         if options.beam > 1:
             raise TwofoldError(
                 f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample"

@@ -65,5 +65,5 @@ def _open_board(folder: Path, after_step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise TwofoldError("train.tensorboard needs `pip install twofold[tensorboard]`") from None
+        raise TwofoldError("train.tensorboard needs `pip install 'twofold[tensorboard]'`") from None
     return SummaryWriter(str(folder), purge_step=after_step + 1)
