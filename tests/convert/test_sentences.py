@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import load_file
 
 from tests.commands import refusal, run
 from tests.encoders.tiny_backbones import TEXTS, save
 from twofold.convert import Settings, convert
-from twofold.model import Ranker
+from twofold.model import Ranker, load
 from twofold.model.load import load_ranker
 
 OLD = {"Transformer": "sentence_transformers.models.Transformer", "Pooling": "sentence_transformers.models.Pooling"}
@@ -79,6 +80,35 @@ def test_states_are_reduced_as_they_were(make: Any, mode: str, reduction: str, s
     settings: Any = model.config.decoder
     assert settings.reduction == reduction
     assert (model.config.max_context, model.config.max_candidate) == (20, 20)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a model that the hub's cache holds as owner/name."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    about = tmp_path / "hub" / "models--owner--name"
+    (about / "refs").mkdir(parents=True)
+    (about / "refs" / "main").write_text("0" * 40)
+    return about / "snapshots" / ("0" * 40)
+
+
+@pytest.mark.parametrize(("mode", "reduction"), [("cls", "first"), ("mean", "mean"), ("max", "max")])
+def test_a_model_of_the_hub_is_read_as_its_folder_is(mode: str, reduction: str, saved: Path, hub: Path) -> None:
+    folder = new(saved, hub, mode)
+    model = load_ranker("owner/name")
+    settings: Any = model.config.decoder
+    assert (settings.reduction, model.config.max_context) == (reduction, 20)
+    torch.testing.assert_close(vectors(model), vectors(load_ranker(folder)))
+
+
+def test_what_cannot_be_asked_of_the_hub_is_said(saved: Path, hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(saved, hub)
+    monkeypatch.setattr(load, "LONGEST", 60)
+    with pytest.warns(UserWarning, match="owner/name: modules.json is not in the cache, and the hub cannot be asked"):
+        model = load_ranker("owner/name")
+    settings: Any = model.config.decoder
+    assert settings.reduction == "mean"
 
 
 @pytest.mark.parametrize("network", ["", "0_Transformer", "0_BERT"])

@@ -49,7 +49,7 @@ def evaluate(
     \b
       twofold evaluate runs/translate dev.tsv.gz
       twofold evaluate runs/translate dev.tsv.gz --beam 1 --json
-      twofold evaluate runs/poly dev.jsonl.gz
+      twofold evaluate runs/rank_poly dev.jsonl.gz
       twofold evaluate default queries.jsonl --corpus corpus.jsonl
       twofold evaluate runs/street images.zip/dev
       twofold evaluate runs/caption dev.tsv.gz --pictures images.zip/images

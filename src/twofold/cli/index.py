@@ -20,7 +20,7 @@ def index() -> None:
     """Candidates to search among, millions of them, kept with their vectors in a folder.
 
     \b
-      twofold index build answers.index --model runs/poly --texts answers.jsonl.gz
+      twofold index build answers.index --model runs/rank_poly --texts answers.jsonl.gz
       twofold index add answers.index --texts new.jsonl
       twofold index remove answers.index 17 a42
       twofold index info answers.index
@@ -39,7 +39,7 @@ def build(folder: str, model: str, texts: str, stored: str, device: str, allow_c
 
     \b
       twofold index build answers.index --model default --texts answers.txt
-      twofold index build answers.index --model runs/poly --texts answers.jsonl.gz --stored float16
+      twofold index build answers.index --model runs/rank_poly --texts answers.jsonl.gz --stored float16
     """
     from twofold import api
 

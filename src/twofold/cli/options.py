@@ -102,7 +102,7 @@ def stages(given: tuple[str, ...]) -> list[tuple[str, int]]:
     for one in given:
         name, colon, number = one.rpartition(":")
         if not colon or not name or not number.isdecimal() or int(number) < 1:
-            raise click.UsageError(f"--then {one}: write MODEL:K, such as runs/cross:20")
+            raise click.UsageError(f"--then {one}: write MODEL:K, such as runs/rank_cross:20")
         found.append((name, int(number)))
     return found
 

@@ -28,8 +28,8 @@ def rank(
 
     \b
       twofold rank default --candidates answers.txt "how do I list a folder?"
-      twofold rank runs/poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
-      twofold rank runs/bi --candidates answers.txt "my disk is full" --then runs/cross:20 --json
+      twofold rank runs/rank_poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
+      twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
     """
     from twofold import api
     from twofold.data.candidates import read_candidates

@@ -44,7 +44,7 @@ def search(
     \b
       twofold search answers.index "how do I list a folder?"
       twofold search answers.index "hi" "hello, what can I do?" "my disk is full" -k 3 --json
-      twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/cross:20
+      twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/rank_cross:20
     """
     from twofold import api
     from twofold.model.cascade import cascade

@@ -18,7 +18,7 @@ class GenerateOptions:
     no_repeat: int = 0
     """No sequence of this many tokens is written twice; 0 allows all."""
     max_length: int | None = None
-    """The most tokens to write; without it the limit of the training data."""
+    """The most tokens to write, never more than the limit of the training data, which holds without it."""
     sample: bool = False
     """Draw each token at random instead of searching for the likeliest."""
     temperature: float = 1.0

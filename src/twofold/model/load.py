@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ DEFAULT, MULTILINGUAL = "default", "default-multilingual"
 POOLINGS = {"cls": "first", "mean": "mean", "max": "max"}
 """What sentence-transformers calls the ways to reduce states."""
 FLAGS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+AGAIN = "copy the folder again"
 LONGEST = 256
 """The most tokens that a backbone reads where nothing says how many it was trained on."""
 
@@ -51,7 +53,7 @@ def zero_shot(name: str) -> Ranker:
     """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for, brought to length one."""
     encoder: Any = _part("text_convnet", weights=name) if name == MULTILINGUAL else _part("pretrained", name=name)
     encoder = encoder.settled()
-    reduction, longest = ("summary", LONGEST) if name == MULTILINGUAL else _pooling(Path(_folder(name)))
+    reduction, longest = ("summary", LONGEST) if name == MULTILINGUAL else _pooling(_folder(name))
     decoder: Any = part_config("decoders", "bi")
     settings = decoder(reduction=reduction, scale=1.0, learn_scale=False)
     config = RankerConfig(encoder, settings, max_context=longest, max_candidate=longest)
@@ -83,20 +85,39 @@ def _is_backbone(folder: Path) -> bool:
         return False
 
 
-def _pooling(folder: Path) -> tuple[str, int]:
-    """How a sentence-transformers folder reduces states, and how many tokens it reads; the mean elsewhere."""
-    reduction, longest = "mean", LONGEST
-    if (folder / "1_Pooling" / "config.json").is_file():
-        about = storage.read_json(folder / "1_Pooling" / "config.json", "copy the folder again")
+def _pooling(name: str) -> tuple[str, int]:
+    """How a sentence-transformers model reduces states, and how many tokens it reads; the mean elsewhere."""
+    if not _beside(name, "modules.json"):
+        return "mean", LONGEST
+    reduction, longest = "mean", None
+    if file := _beside(name, "1_Pooling/config.json"):
+        about = storage.read_json(file, AGAIN)
         given = about.get("pooling_mode")  # the name of the way, as of version 6; a flag for each one before
-        used = [way for name, way in POOLINGS.items() if name == given or about.get(f"pooling_mode_{FLAGS[name]}")]
+        used = [way for mode, way in POOLINGS.items() if mode == given or about.get(f"pooling_mode_{FLAGS[mode]}")]
         if len(used) != 1:
-            raise TwofoldError(f"{folder}: its states are reduced in a way that is not known here; name it in a recipe")
+            raise TwofoldError(f"{name}: its states are reduced in a way that is not known here; name it in a recipe")
         reduction = used[0]
-    if (folder / "sentence_bert_config.json").is_file():
-        about = storage.read_json(folder / "sentence_bert_config.json", "copy the folder again")
-        longest = int(about.get("max_seq_length") or LONGEST)
-    elif (folder / "modules.json").is_file() and (folder / "tokenizer_config.json").is_file():
-        about = storage.read_json(folder / "tokenizer_config.json", "copy the folder again")
-        longest = min(int(about.get("model_max_length") or LONGEST), 2 * LONGEST)
-    return reduction, longest
+    if file := _beside(name, "sentence_bert_config.json"):
+        longest = storage.read_json(file, AGAIN).get("max_seq_length")
+    if not longest and (file := _beside(name, "tokenizer_config.json")):
+        longest = min(int(storage.read_json(file, AGAIN).get("model_max_length") or LONGEST), 2 * LONGEST)
+    return reduction, int(longest or LONGEST)
+
+
+def _beside(name: str, file: str) -> Path | None:
+    """A file that lies beside a backbone, in its folder or on the hub, if there is one."""
+    if Path(name).is_dir():
+        return Path(name, file) if Path(name, file).is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    from twofold.encoders.pretrained import clearly
+
+    with clearly(name):
+        try:
+            return Path(hf_hub_download(name, file))
+        except LocalEntryNotFoundError:
+            warnings.warn(f"{name}: {file} is not in the cache, and the hub cannot be asked for it", stacklevel=2)
+        except EntryNotFoundError:
+            pass
+    return None

@@ -296,5 +296,5 @@ def _refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
             if wrong:
                 raise TwofoldError(
                     f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
-                    "use norm: layer, of a picture's network norm: group, of a `vit` stem: linear"
+                    "use norm: layer, of a picture's network norm: group, of a `vit` stem_norm: group"
                 )
