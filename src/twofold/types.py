@@ -47,9 +47,6 @@ class Batch:
     """How much of the training is done, from 0 to 1, for schedules inside a part."""
     segments: Tensor | None = None
     """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
-    between: float | None = None
-    """How much the tokens of one of two texts count for the other: from 0, where each is read as if it were alone, to
-    1; none where the two are one running text."""
     pixels: Tensor | None = None
     """(rows, 3, height, width), all pictures of one size, normalised."""
     words: Tensor | None = None
@@ -215,9 +212,6 @@ class Loss:
 class Encoder(nn.Module):
     """f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
 
-    reads_apart: bool = False
-    """Whether it heeds `Batch.between`."""
-
     def forward(self, batch: Batch) -> Hidden:
         raise NotImplementedError
 
@@ -294,6 +288,8 @@ class RankingHead(Decoder):
     """g of a ranker: sees what was read of contexts and candidates, and scores them."""
 
     metrics: Sequence[str] = ("ranking",)
+    compares: bool = False
+    """Whether, where the two are read as one text, each is read alone as well, and `score` is added to `joint`."""
 
     def context(self, hidden: Hidden) -> Contexts:
         """What is kept of each context."""
@@ -321,13 +317,6 @@ class RankingHead(Decoder):
     def joint(self, hidden: Hidden) -> Tensor:
         """The score of each context and candidate where the two are read as one text: (rows,)."""
         raise NotImplementedError
-
-    def between(self) -> float | None:
-        """How much the tokens of one of the two texts count for the other; see `Batch`."""
-        return None
-
-    def at(self, progress: float) -> None:
-        """Change what depends on how much of the training is done."""
 
 
 class EncoderConfig(Protocol):

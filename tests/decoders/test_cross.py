@@ -1,4 +1,4 @@
-"""A cross-encoder that begins as the bi-encoder whose weights it has, and opens its eyes to the other text."""
+"""A cross-encoder that compares begins as the bi-encoder whose weights it has, and adds what both say as one text."""
 
 from __future__ import annotations
 
@@ -6,70 +6,80 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.conftest import decoder, encoder
-from tests.rankers import PAIRS, batch_of, small_ranker
+from tests.rankers import PAIRS, batch_of, gradients, small_ranker
 from twofold.data.tokenizer import TextTokenizer
-from twofold.errors import TwofoldError
 from twofold.model import Ranker
 
 TEXTS = [(one["context"], other["response"]) for one in PAIRS for other in PAIRS]
+each = pytest.mark.parametrize("kind", ["pretrained", "transformer", "rnn", "text_convnet"])
 
 
-def opening(tokenizer: TextTokenizer, opens: float = 0.5, seed: int = 2) -> Ranker:
-    settings = {"compare": True, "opens": opens, "scale": 7.0}
-    return small_ranker(tokenizer, encoder("pretrained"), decoder("cross", **settings), seed)
+def comparing(tokenizer: TextTokenizer, kind: str, seed: int = 2) -> Ranker:
+    return small_ranker(tokenizer, encoder(kind), decoder("cross", compare=True), seed).eval()
 
 
-def test_at_first_it_ranks_as_the_bi_encoder_whose_weights_it_takes(tokenizer: TextTokenizer, tmp_path: Path) -> None:
-    bi = small_ranker(tokenizer, encoder("pretrained"), decoder("bi", scale=7.0), 1).eval()
+def trained(ranker: Ranker) -> Ranker:
+    """As if it had learned something from reading both as one."""
+    with torch.no_grad():
+        ranker.get_parameter("decoders.main.output.weight").normal_(generator=torch.Generator().manual_seed(3))
+    return ranker
+
+
+@each
+def test_at_first_it_ranks_as_the_bi_encoder_whose_weights_it_takes(
+    tokenizer: TextTokenizer, tmp_path: Path, kind: str
+) -> None:
+    bi = small_ranker(tokenizer, encoder(kind), decoder("bi", scale=7.0), 1).eval()
     bi.save_pretrained(tmp_path / "bi")
-    cross = opening(tokenizer).eval()
+    cross = comparing(tokenizer, kind)
     cross.take_weights(tmp_path / "bi")
     torch.testing.assert_close(cross.score_pairs(TEXTS), bi.score_pairs(TEXTS), atol=1e-5, rtol=1e-5)
 
 
-def test_the_other_text_counts_more_the_further_the_training_is(tokenizer: TextTokenizer) -> None:
-    ranker = opening(tokenizer).eval()
-    alone = ranker.score_pairs(TEXTS)
-    away = []
-    for progress in (0.0, 0.1, 0.25, 0.5, 1.0):
-        ranker.head.at(progress)
-        away.append(float((ranker.score_pairs(TEXTS) - alone).abs().mean()))
-    assert away[0] == 0
-    assert away == sorted(away)
-    assert away[1] > 0
-    assert away[-2] == away[-1]  # in full after half of the training
+@each
+def test_its_score_is_that_of_a_bi_encoder_and_that_of_a_plain_cross_encoder(
+    tokenizer: TextTokenizer, tmp_path: Path, kind: str
+) -> None:
+    both = trained(comparing(tokenizer, kind))
+    both.save_pretrained(tmp_path / "both")
+    parts = []
+    for name in ("bi", "cross"):
+        part = small_ranker(tokenizer, encoder(kind), decoder(name)).eval()
+        part.take_weights(tmp_path / "both")
+        parts.append(part.score_pairs(TEXTS))
+    torch.testing.assert_close(both.score_pairs(TEXTS), parts[0] + parts[1], atol=1e-5, rtol=1e-5)
+    again = Ranker.from_pretrained(tmp_path / "both")
+    torch.testing.assert_close(again.score_pairs(TEXTS), both.score_pairs(TEXTS))
 
 
-def test_it_opens_as_far_as_it_is_told(tokenizer: TextTokenizer) -> None:
-    settings = {"compare": True, "opens": 0.5, "opens_to": 0.2}
-    ranker = small_ranker(tokenizer, encoder("pretrained"), decoder("cross", **settings))
-    for progress, between in ((0.0, 0.0), (0.25, 0.1), (0.5, 0.2), (1.0, 0.2)):
-        ranker.head.at(progress)
-        assert ranker.head.between() == pytest.approx(between)
-
-
-def test_how_far_it_has_opened_is_kept_with_the_model(tokenizer: TextTokenizer, tmp_path: Path) -> None:
-    ranker = opening(tokenizer).train()
-    batch = batch_of(ranker, PAIRS, drawn=2)
-    object.__setattr__(batch, "progress", 0.2)
-    ranker.backward(batch, ranker.counts(batch))
-    assert ranker.head.between() == pytest.approx(0.4)
-    ranker.eval().save_pretrained(tmp_path / "model")
-    again = Ranker.from_pretrained(tmp_path / "model")
-    torch.testing.assert_close(again.score_pairs(TEXTS), ranker.score_pairs(TEXTS))
-
-
-@pytest.mark.parametrize("opens", [0.0, 0.5])
-def test_padding_and_neighbours_change_no_score(tokenizer: TextTokenizer, opens: float) -> None:
-    ranker = opening(tokenizer, opens).eval()
-    ranker.head.at(0.25)
+@each
+def test_padding_and_neighbours_change_no_score(tokenizer: TextTokenizer, kind: str) -> None:
+    ranker = trained(comparing(tokenizer, kind))
     one_by_one = torch.cat([ranker.score_pairs([pair]) for pair in TEXTS])
     torch.testing.assert_close(ranker.score_pairs(TEXTS), one_by_one, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["rnn", "transformer", "text_convnet"])
-def test_an_encoder_that_cannot_read_apart_says_so(tokenizer: TextTokenizer, kind: str) -> None:
-    with pytest.raises(TwofoldError, match=rf"decoder\.opens: the encoder '{kind}' cannot read two texts apart"):
-        small_ranker(tokenizer, encoder(kind), decoder("cross", opens=0.5))
+@each
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_it_learns_from_the_scores_that_it_shows(tokenizer: TextTokenizer, kind: str, memory: int) -> None:
+    ranker = trained(comparing(tokenizer, kind))
+    batch = batch_of(ranker, PAIRS, drawn=3)
+    ranker.chunk_tokens, ranker.memory_tokens = 40, memory
+    shown = [PAIRS[row]["context"] for row in range(len(PAIRS))]
+    pairs = [
+        (context, PAIRS[number]["response"]) for context, row in zip(shown, batch.asked, strict=True) for number in row
+    ]
+    scores = ranker.score_pairs(pairs).view(len(PAIRS), 4)
+    expected = F.cross_entropy(scores, torch.zeros(len(PAIRS), dtype=torch.long), reduction="sum")
+    loss = ranker.backward(batch, ranker.counts(batch))["main"]
+    assert loss.count == len(PAIRS)
+    torch.testing.assert_close(loss.sum, expected, atol=1e-4, rtol=1e-5)
+    found = gradients(ranker)
+    (ranker.losses(batch)["main"].sum / len(PAIRS)).backward()  # type: ignore[no-untyped-call]
+    right = gradients(ranker)
+    assert found.keys() == right.keys() > {"decoders.main.output.weight", "decoders.main.vector.log_scale"}
+    for name, value in right.items():
+        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-4)

@@ -40,8 +40,6 @@ class RankingBatch:
     """(contexts, negatives): the wrong candidates to read each context with, where the two are read as one."""
     scores: list[NDArray[np.float32]]
     """A teacher's scores of each context's response and given negatives; empty where there is no teacher."""
-    progress: float = 0.0
-    """How much of the training is done, from 0 to 1."""
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -51,6 +49,12 @@ class RankingBatch:
         """The numbers of this process's candidates."""
         start = sum(self.sizes[: self.rank])
         return range(start, start + self.sizes[self.rank])
+
+    @property
+    def asked(self) -> NDArray[np.int64]:
+        """(contexts, 1 + negatives): the candidates to read each context with as one text, the response first."""
+        assert self.drawn is not None
+        return np.concatenate([self.right[:, None], self.drawn], 1)
 
     @property
     def tokens(self) -> int:
@@ -105,7 +109,6 @@ class RankingRows:
             allowed=pool.allowed[own][:, order],
             drawn=None if drawn is None else place[drawn],
             scores=[column["scores"].row(rows[row]) for row in own],
-            progress=moment.progress,
         )
 
     def _draw(self, rows: NDArray[np.int64], pool: _Pool, own: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:

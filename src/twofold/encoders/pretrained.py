@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,33 +108,16 @@ class PretrainedEncoder(Encoder):
         arguments = inspect.signature(self.backbone.forward).parameters
         self.takes_segments = (getattr(settings, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in arguments
         self.options = {"use_cache": False} if "use_cache" in arguments else {}
-        self.first_position = _first_position(self.backbone)
-        self.reads_apart = "position_ids" in arguments and not _is_causal(config.architecture or settings.to_dict())
 
     def forward(self, batch: Batch) -> Hidden:
         given: dict[str, Tensor] = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
-        if batch.between is not None:
-            given |= self._apart(batch, batch.between)
-        elif self.takes_segments and batch.segments is not None:
+        if self.takes_segments and batch.segments is not None:
             given["token_type_ids"] = batch.segments
         return Hidden(mask=batch.mask, states=self.backbone(**given, **self.options).last_hidden_state)
 
     def table(self) -> nn.Parameter:
         weight: nn.Parameter = self.backbone.get_input_embeddings().weight
         return weight
-
-    def _apart(self, batch: Batch, between: float) -> dict[str, Tensor]:
-        """Positions that begin anew with the second text, and how much the tokens of one text count for the other."""
-        assert batch.segments is not None
-        places = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
-        starts = (batch.segments == 0).logical_and(batch.mask).sum(1, keepdim=True)
-        apart = batch.segments[:, :, None] != batch.segments[:, None]  # (rows, positions, positions)
-        weights = torch.zeros(apart.shape, device=apart.device)
-        weights.masked_fill_(apart, math.log(between) if between else -math.inf)
-        weights.masked_fill_(~batch.mask[:, None], -math.inf)
-        # Padding stands behind the second text and belongs to the first, whose tokens it sees.
-        positions = places - batch.segments * starts + self.first_position
-        return {"position_ids": positions, "attention_mask": weights[:, None]}
 
 
 class Dropout(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
@@ -84,11 +84,6 @@ class Ranker(Learner):
             raise TwofoldError(f"separate: the decoder '{kind_of(config.decoder)}' reads both sides as one text")
         if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
             raise TwofoldError("norm: batch does not go with ranking, whose texts are read in pieces; use norm: layer")
-        if head.between() is not None and not self.encoder.reads_apart:
-            raise TwofoldError(
-                f"decoder.opens: the encoder '{kind_of(config.encoder)}' cannot read two texts apart; "
-                "take BERT or the like, or set decoder.opens=0"
-            )
         self.candidate_tower = copy.deepcopy(self.encoder) if config.separate else None
         self.decoders = nn.ModuleDict({MAIN: head})
 
@@ -137,8 +132,7 @@ class Ranker(Learner):
 
     def joint(self, batch: Batch) -> Tensor:
         """The scores of contexts and candidates that are read as one text: (rows,)."""
-        batch = batch.to(self.device)
-        return self.head.joint(replace(self.encoder(batch), segments=batch.segments))
+        return self.head.joint(self.encoder(batch.to(self.device)))
 
     # --- learning ---
 
@@ -163,18 +157,12 @@ class Ranker(Learner):
         return batch.tokens
 
     def losses(self, batch: RankingBatch) -> dict[str, Loss]:
-        self._note_progress(batch)
         with self.autocast():
             return {MAIN: losses_of(self, batch, Pieces(self, batch).run())}
 
     def backward(self, batch: RankingBatch, counts: Mapping[str, int]) -> dict[str, Loss]:
         """Add the gradients; a batch too large for memory is read piece by piece, twice."""
-        self._note_progress(batch)
         return {MAIN: add_gradients(self, batch, 1.0 / counts[MAIN])}
-
-    def _note_progress(self, batch: RankingBatch) -> None:
-        if self.training:
-            self.head.at(batch.progress)
 
     # --- ranking ---
 
@@ -224,11 +212,7 @@ class Ranker(Learner):
     def score_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each context with the candidate beside it: (pairs,)."""
         if not self.joined:
-            asked, of_pair = different([context for context, _ in pairs])
-            place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
-            contexts, vectors = self.embed_contexts(asked, report), self.embed_candidates(list(place))
-            places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
-            return torch.stack([self.head.score(contexts.rows(c, c + 1), vectors[t : t + 1])[0, 0] for c, t in places])
+            return self._compare_pairs(pairs, report)
         first = _encoded_once(self.contexts, [context for context, _ in pairs])
         second = _encoded_once(self.candidates, [text for _, text in pairs])
         frame = self.tokenizer.frame
@@ -237,12 +221,20 @@ class Ranker(Learner):
         with Evaluating(self), self.autocast():
             for numbers in by_length([len(a) + len(b) for a, b in zip(first, second, strict=True)], READ_TOKENS):
                 some = [(first[number], second[number]) for number in numbers]
-                batch = Pieces.joint(some, frame, self._vocabulary(), self.head.between())
+                batch = Pieces.joint(some, frame, self._vocabulary())
                 results[numbers] = self.joint(batch).float()
                 done += len(numbers)
                 if report:
                     report(done)
-        return results
+        return results + self._compare_pairs(pairs) if self.head.compares else results
+
+    def _compare_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
+        """The score of each pair from what is kept of both when they are read alone: (pairs,)."""
+        asked, of_pair = different([context for context, _ in pairs])
+        place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
+        contexts, vectors = self.embed_contexts(asked, report), self.embed_candidates(list(place))
+        places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
+        return torch.stack([self.head.score(contexts.rows(c, c + 1), vectors[t : t + 1])[0, 0] for c, t in places])
 
     def check_context(self, context: Text) -> Text:
         """A context with something in it."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from twofold.data.batches import by_length, make_batch, make_joined_batch
@@ -23,30 +22,32 @@ if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
 
 
+CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
+"""What of a batch is read: each side alone, or contexts and candidates as one text."""
+
+
 @dataclass(frozen=True)
 class Represented:
-    """What the decoder keeps of a batch: of each side, or the scores of texts read as one."""
+    """What the decoder keeps of a batch."""
 
-    contexts: Tensor
-    """(contexts, codes, width), or (contexts, candidates of each) of scores."""
+    kept: dict[str, Tensor]
+    """Of contexts (contexts, codes, width), of own candidates (candidates, width), of pairs their scores (pairs,)."""
     mask: Tensor | None
-    candidates: Tensor | None
-    """(own candidates, width)"""
+    """(contexts, codes)"""
 
-    def tensors(self) -> list[Tensor]:
-        return [self.contexts] if self.candidates is None else [self.contexts, self.candidates]
+    def contexts(self) -> Contexts:
+        return Contexts(self.kept[CONTEXTS], self.mask)
 
     def leaves(self) -> Represented:
         """The same values, from which gradients go no further."""
-        candidates = None if self.candidates is None else self.candidates.detach().requires_grad_()
-        return Represented(self.contexts.detach().requires_grad_(), self.mask, candidates)
+        return Represented({what: one.detach().requires_grad_() for what, one in self.kept.items()}, self.mask)
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some rows of one side that are read together."""
+    """Some of what is read, together."""
 
-    side: int
+    what: str
     numbers: list[int]
 
 
@@ -56,27 +57,20 @@ class Pieces:
     def __init__(self, model: Ranker, batch: RankingBatch) -> None:
         self.model, self.batch = model, batch
         self.frame, self.vocabulary = model.tokenizer.frame, model._vocabulary()
-        own = [batch.candidates[number] for number in batch.own]
+        self.texts: dict[str, list[Ids]] = {}
+        self.pairs: list[tuple[Ids, Ids]] = []
+        if not model.joined or model.head.compares:
+            own = np.unique(batch.asked) if model.joined else batch.own
+            self.texts = {CONTEXTS: batch.contexts, CANDIDATES: [batch.candidates[one] for one in own]}
+        lengths = {what: [len(ids) for ids in texts] for what, texts in self.texts.items()}
         if model.joined:
-            assert batch.drawn is not None
-            columns = np.concatenate([batch.right[:, None], batch.drawn], 1)  # (contexts, 1 + drawn)
-            self.width = columns.shape[1]
-            self.pairs = [
-                (context, batch.candidates[one])
-                for context, row in zip(batch.contexts, columns, strict=True)
-                for one in row
-            ]
-            lengths = [[len(first) + len(second) for first, second in self.pairs]]
-        else:
-            self.sides: list[list[Ids]] = [batch.contexts, own]
-            lengths = [[len(ids) for ids in side] for side in self.sides]
-        self.sizes = [len(side) for side in lengths]
+            both = zip(batch.contexts, batch.asked, strict=True)
+            self.pairs = [(context, batch.candidates[one]) for context, row in both for one in row]
+            lengths[PAIRS] = [len(first) + len(second) for first, second in self.pairs]
         self.pieces = [
-            _Piece(side, numbers)
-            for side, of_side in enumerate(lengths)
-            for numbers in by_length(of_side, model.chunk_tokens)
+            _Piece(what, numbers) for what, own in lengths.items() for numbers in by_length(own, model.chunk_tokens)
         ]
-        longest = [max(lengths[piece.side][number] for number in piece.numbers) for piece in self.pieces]
+        longest = [max(lengths[piece.what][number] for number in piece.numbers) for piece in self.pieces]
         self.tokens = sum(len(piece.numbers) * most for piece, most in zip(self.pieces, longest, strict=True))
 
     @staticmethod
@@ -85,25 +79,17 @@ class Pieces:
         return make_batch([frame.around(ids) for ids in texts], vocabulary)
 
     @staticmethod
-    def joint(
-        pairs: Sequence[tuple[Ids, Ids]], frame: Frame, vocabulary: Vocabulary, between: float | None = None
-    ) -> Batch:
-        """Two texts as one, or side by side, each with its own frame."""
-        if between is None:
-            return make_joined_batch([frame.joining(first, second) for first, second in pairs], vocabulary)
-        both = [(frame.around(first), frame.around(second)) for first, second in pairs]
-        rows: list[tuple[ArrayLike, int]] = [(np.concatenate([first, second]), len(first)) for first, second in both]
-        return replace(make_joined_batch(rows, vocabulary), between=between)
+    def joint(pairs: Sequence[tuple[Ids, Ids]], frame: Frame, vocabulary: Vocabulary) -> Batch:
+        """Two texts as one."""
+        return make_joined_batch([frame.joining(first, second) for first, second in pairs], vocabulary)
 
     def read(self, piece: _Piece) -> tuple[Tensor, Tensor | None]:
         """What the decoder keeps of a piece."""
         model, numbers = self.model, piece.numbers
-        if model.joined:
-            pairs = [self.pairs[number] for number in numbers]
-            batch = self.joint(pairs, self.frame, self.vocabulary, model.head.between())
-            return model.joint(batch), None
-        batch = self.alone([self.sides[piece.side][number] for number in numbers], self.frame, self.vocabulary)
-        if piece.side == 0:
+        if piece.what == PAIRS:
+            return model.joint(self.joint([self.pairs[one] for one in numbers], self.frame, self.vocabulary)), None
+        batch = self.alone([self.texts[piece.what][one] for one in numbers], self.frame, self.vocabulary)
+        if piece.what == CONTEXTS:
             kept = model.head.context(model.encoder(batch.to(model.device)))
             return kept.vectors, kept.mask
         return model.head.candidate(model.candidate_encoder(batch.to(model.device))), None
@@ -115,21 +101,15 @@ class Pieces:
             if seeds is not None:
                 torch.manual_seed(seeds[number])
             read.append(self.read(piece))
-        masks = [mask for _, mask in read if mask is not None]
-        sides = [self._in_order(side, [values for values, _ in read]) for side in range(len(self.sizes))]
-        if self.model.joined:
-            return Represented(sides[0].view(-1, self.width), None, None)
-        return Represented(sides[0], self._in_order(0, masks) if masks else None, sides[1])
+        values = [one for one, _ in read]
+        kept = {what: self._in_order(what, values) for what in dict.fromkeys(piece.what for piece in self.pieces)}
+        masked = [mask for _, mask in read if mask is not None]
+        # Contexts are read first, so their masks stand where their values do.
+        return Represented(kept, self._in_order(CONTEXTS, masked) if masked else None)
 
-    def gradient(self, piece: _Piece, leaves: Represented) -> Tensor:
-        """The gradient that a piece must pass on."""
-        whole = leaves.tensors()[piece.side].grad
-        assert whole is not None
-        return (whole.flatten() if self.model.joined else whole)[piece.numbers]
-
-    def _in_order(self, side: int, values: list[Tensor]) -> Tensor:
-        """The rows of all pieces of a side, as they stand in the batch."""
-        chosen = [(piece, value) for piece, value in zip(self.pieces, values, strict=False) if piece.side == side]
+    def _in_order(self, what: str, values: list[Tensor]) -> Tensor:
+        """The rows of all pieces of one kind, as they stand in the batch."""
+        chosen = [(piece, value) for piece, value in zip(self.pieces, values, strict=False) if piece.what == what]
         order = torch.tensor([number for piece, _ in chosen for number in piece.numbers])
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order))
@@ -138,9 +118,14 @@ class Pieces:
 
 def losses_of(model: Ranker, batch: RankingBatch, read: Represented) -> Loss:
     """The loss of a whole batch at once."""
-    candidates = None if read.candidates is None else gather_rows(read.candidates, batch.sizes)
+    candidates = _gathered(batch, read)
     sums = [_rows_loss(model, batch, read, candidates, start, stop) for start, stop in _blocks(batch, read, candidates)]
     return Loss(torch.stack(sums).sum(), len(batch))
+
+
+def _gathered(batch: RankingBatch, read: Represented) -> Tensor | None:
+    """The candidates of all processes; none where each context is read with its own."""
+    return None if PAIRS in read.kept else gather_rows(read.kept[CANDIDATES], batch.sizes)
 
 
 def add_gradients(model: Ranker, batch: RankingBatch, scale: float) -> Loss:
@@ -157,7 +142,7 @@ def add_gradients(model: Ranker, batch: RankingBatch, scale: float) -> Loss:
         read = pieces.run(seeds)
     leaves = read.leaves()
     with model.autocast():
-        gathered = None if leaves.candidates is None else gather_rows(leaves.candidates, batch.sizes)
+        gathered = _gathered(batch, leaves)
     # Every block of contexts adds to the gradient of all candidates; only their sum goes back to the other processes.
     shared = None if gathered is None else gathered.detach().requires_grad_()
     total = torch.zeros((), device=model.device)
@@ -174,9 +159,11 @@ def add_gradients(model: Ranker, batch: RankingBatch, scale: float) -> Loss:
             with model.autocast():
                 again, _ = pieces.read(piece)
             if again.requires_grad:
-                again.backward(pieces.gradient(piece, leaves).to(again.dtype))  # type: ignore[no-untyped-call]
+                gradient = leaves.kept[piece.what].grad
+                assert gradient is not None
+                again.backward(gradient[piece.numbers].to(again.dtype))  # type: ignore[no-untyped-call]
     else:
-        both = zip(read.tensors(), leaves.tensors(), strict=True)
+        both = zip(read.kept.values(), leaves.kept.values(), strict=True)
         learning = [(one, leaf.grad) for one, leaf in both if one.requires_grad]  # not a side whose tower is frozen
         if learning:
             torch.autograd.backward([one for one, _ in learning], [gradient for _, gradient in learning])
@@ -186,7 +173,7 @@ def add_gradients(model: Ranker, batch: RankingBatch, scale: float) -> Loss:
 def _blocks(batch: RankingBatch, read: Represented, candidates: Tensor | None) -> Iterator[tuple[int, int]]:
     """Contexts whose dot products with all candidates are held at a time."""
     rows = len(batch)
-    size = rows if candidates is None else max(1, BLOCK // (read.contexts.shape[1] * len(candidates)))
+    size = rows if candidates is None else max(1, BLOCK // (read.kept[CONTEXTS].shape[1] * len(candidates)))
     for start in range(0, rows, size):
         yield start, min(rows, start + size)
 
@@ -198,11 +185,14 @@ def _rows_loss(
     config, device = model.config.loss, model.device
     scale = model.config.decoder.output_scale  # type: ignore[attr-defined]
     if candidates is None:
-        scores = read.contexts[start:stop].float() * scale
+        scores = read.kept[PAIRS].view(len(batch), -1)
+        if model.head.compares:
+            place = np.searchsorted(np.unique(batch.asked), batch.asked)
+            compared = model.head.score(read.contexts(), read.kept[CANDIDATES])
+            scores = scores + compared.gather(1, torch.from_numpy(place).to(device))
         first = torch.zeros(len(scores), dtype=torch.long, device=device)
-        return F.cross_entropy(scores, first, reduction="sum") * config.label_weight
-    contexts = Contexts(read.contexts, read.mask).rows(start, stop)
-    scores = model.head.score(contexts, candidates).float() * scale
+        return F.cross_entropy(scores.float() * scale, first, reduction="sum") * config.label_weight
+    scores = model.head.score(read.contexts().rows(start, stop), candidates).float() * scale
     right = torch.from_numpy(batch.right[start:stop]).to(device)
     allowed = torch.from_numpy(batch.allowed[start:stop]).to(device)
     loss = F.cross_entropy(scores.masked_fill(~allowed, -torch.inf), right, reduction="sum") * config.label_weight
