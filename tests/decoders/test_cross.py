@@ -11,14 +11,17 @@ import torch.nn.functional as F
 from tests.conftest import decoder, encoder
 from tests.rankers import PAIRS, batch_of, gradients, small_ranker
 from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
 from twofold.model import Ranker
+from twofold.training.config import TrainConfig
+from twofold.training.optimise import make_optimiser
 
 TEXTS = [(one["context"], other["response"]) for one in PAIRS for other in PAIRS]
 each = pytest.mark.parametrize("kind", ["pretrained", "transformer", "rnn", "text_convnet"])
 
 
-def comparing(tokenizer: TextTokenizer, kind: str, seed: int = 2) -> Ranker:
-    return small_ranker(tokenizer, encoder(kind), decoder("cross", compare=True), seed).eval()
+def comparing(tokenizer: TextTokenizer, kind: str, separate: bool = False) -> Ranker:
+    return small_ranker(tokenizer, encoder(kind), decoder("cross", compare=True), 2, separate=separate).eval()
 
 
 def trained(ranker: Ranker) -> Ranker:
@@ -29,12 +32,13 @@ def trained(ranker: Ranker) -> Ranker:
 
 
 @each
+@pytest.mark.parametrize("separate", [False, True])
 def test_at_first_it_ranks_as_the_bi_encoder_whose_weights_it_takes(
-    tokenizer: TextTokenizer, tmp_path: Path, kind: str
+    tokenizer: TextTokenizer, tmp_path: Path, kind: str, separate: bool
 ) -> None:
     bi = small_ranker(tokenizer, encoder(kind), decoder("bi", scale=7.0), 1).eval()
     bi.save_pretrained(tmp_path / "bi")
-    cross = comparing(tokenizer, kind)
+    cross = comparing(tokenizer, kind, separate)
     cross.take_weights(tmp_path / "bi")
     torch.testing.assert_close(cross.score_pairs(TEXTS), bi.score_pairs(TEXTS), atol=1e-5, rtol=1e-5)
 
@@ -53,6 +57,31 @@ def test_its_score_is_that_of_a_bi_encoder_and_that_of_a_plain_cross_encoder(
     torch.testing.assert_close(both.score_pairs(TEXTS), parts[0] + parts[1], atol=1e-5, rtol=1e-5)
     again = Ranker.from_pretrained(tmp_path / "both")
     torch.testing.assert_close(again.score_pairs(TEXTS), both.score_pairs(TEXTS))
+
+
+def test_what_is_read_alone_may_stay_while_what_reads_both_learns(tokenizer: TextTokenizer) -> None:
+    ranker = trained(comparing(tokenizer, "transformer", separate=True))
+    make_optimiser(ranker, TrainConfig(rates={"candidate_tower": 0.0, "decoders.main.vector": 0.0}))
+    ranker.train()
+    assert ranker.encoder.training
+    assert not ranker.candidate_encoder.training  # it compares as it did, without dropout
+    batch = batch_of(ranker, PAIRS, drawn=3)
+    ranker.backward(batch, ranker.counts(batch))
+    learned = gradients(ranker).keys()
+    assert "decoders.main.output.weight" in learned
+    assert {name.split(".")[0] for name in learned} == {"encoder", "decoders"}
+    assert not any("vector" in name for name in learned)
+
+
+def test_towers_of_two_sides_do_not_become_one(tokenizer: TextTokenizer, tmp_path: Path) -> None:
+    small_ranker(tokenizer, encoder("rnn"), decoder("bi"), separate=True).save_pretrained(tmp_path / "bi")
+    with pytest.raises(TwofoldError, match="has a tower for each side, but a cross-encoder reads both with one"):
+        comparing(tokenizer, "rnn", separate=True).take_weights(tmp_path / "bi")
+    cross = trained(comparing(tokenizer, "rnn", separate=True))
+    cross.save_pretrained(tmp_path / "cross")
+    again = small_ranker(tokenizer, encoder("rnn"), decoder("cross", compare=True), 5, separate=True).eval()
+    again.take_weights(tmp_path / "cross")
+    torch.testing.assert_close(again.score_pairs(TEXTS), cross.score_pairs(TEXTS))
 
 
 @each

@@ -167,7 +167,8 @@ class RankerConfig:
     encoder: EncoderPart
     decoder: DecoderPart
     separate: bool = False
-    """Whether candidates are read by a tower of their own, which starts from the same weights."""
+    """Whether candidates are read by a tower of their own, which starts from the same weights; of a cross-encoder that
+    compares, whether what is read alone is."""
     max_context: int = 100
     """The most tokens of a context; the newest turns stay."""
     max_candidate: int = 50

@@ -30,10 +30,10 @@ class Learner(nn.Module):
         return any(one.requires_grad for tower in self.towers() for one in tower.parameters())
 
     def train(self, mode: bool = True) -> Self:
-        """Go over to training; a part that does not learn stays as it is when it answers."""
+        """Go over to training; what reads and does not learn stays as it is when it answers."""
         super().train(mode)
-        if mode and not self.encoder_learns:
-            for tower in self.towers():
+        for tower in self.towers():
+            if not any(one.requires_grad for one in tower.parameters()):
                 tower.eval()
         return self
 

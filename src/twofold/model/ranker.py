@@ -80,7 +80,7 @@ class Ranker(Learner):
         vocabulary = self._vocabulary()
         self.encoder: Encoder = encoder.build(vocabulary, decoder.needs())
         head = cast(RankingHead, decoder.build(encoder.spec(), vocabulary))
-        if config.separate and self.joined:
+        if config.separate and self.joined and not head.compares:
             raise TwofoldError(f"separate: the decoder '{kind_of(config.decoder)}' reads both sides as one text")
         if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
             raise TwofoldError("norm: batch does not go with ranking, whose texts are read in pieces; use norm: layer")
@@ -113,7 +113,13 @@ class Ranker(Learner):
 
     @property
     def candidate_encoder(self) -> Encoder:
+        """What reads candidates alone."""
         return self.encoder if self.candidate_tower is None else self.candidate_tower
+
+    @property
+    def context_encoder(self) -> Encoder:
+        """What reads contexts alone; of a cross-encoder the encoder itself may read both as one text only."""
+        return self.candidate_encoder if self.joined else self.encoder
 
     def start_from(self) -> None:
         """Take the weights that the encoder's settings name; a tower of the candidates' own begins with the same."""
@@ -123,9 +129,12 @@ class Ranker(Learner):
 
     def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
         """Begin with another model's weights: the encoder's, which must fit unless `anyway`, others where they do."""
-        path = saved.read(Path(folder), allow_code=False).path
-        theirs = saved.read_weights(path)
-        if not any(name.startswith("candidate_tower.") for name in theirs):  # a model with one tower serves both
+        found = saved.read(Path(folder), allow_code=False)
+        path, theirs = found.path, saved.read_weights(found.path)
+        towers = any(name.startswith("candidate_tower.") for name in theirs)
+        if self.joined and towers and not getattr(getattr(found.config, "decoder", None), "joined", False):
+            raise TwofoldError(f"{path}: has a tower for each side, but a cross-encoder reads both with one")
+        if not towers:  # a model with one tower serves both
             read = {name: one for name, one in theirs.items() if name.startswith("encoder.")}
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): one for name, one in read.items()}
         saved.take(self, theirs, path, NOTHING if anyway else "encoder.")
@@ -194,7 +203,7 @@ class Ranker(Learner):
 
     def embed_contexts(self, contexts: Sequence[Text], report: Report | None = None) -> Contexts:
         """What is kept of each context."""
-        return Contexts(*self._embed(self.contexts, contexts, self.encoder, self.head.context, report))
+        return Contexts(*self._embed(self.contexts, contexts, self.context_encoder, self.head.context, report))
 
     def embed_context(self, context: Text) -> Contexts:
         """What is kept of one context."""

@@ -90,7 +90,7 @@ class Pieces:
             return model.joint(self.joint([self.pairs[one] for one in numbers], self.frame, self.vocabulary)), None
         batch = self.alone([self.texts[piece.what][one] for one in numbers], self.frame, self.vocabulary)
         if piece.what == CONTEXTS:
-            kept = model.head.context(model.encoder(batch.to(model.device)))
+            kept = model.head.context(model.context_encoder(batch.to(model.device)))
             return kept.vectors, kept.mask
         return model.head.candidate(model.candidate_encoder(batch.to(model.device))), None
 

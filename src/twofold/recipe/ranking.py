@@ -77,7 +77,8 @@ class RankingRecipe(Recipe):
     data: RankingData
     decoder: DecoderPart = field(kw_only=True)
     separate: bool = False
-    """Whether candidates are read by a tower of their own, which starts from the same weights."""
+    """Whether candidates are read by a tower of their own, which starts from the same weights; of a cross-encoder that
+    compares, whether what is read alone is."""
     mine: Mining | None = None
     """Look for wrong candidates that are hard to tell from right ones, before the training."""
     teacher: Teacher | None = None

@@ -35,7 +35,8 @@ class TrainConfig:
     warmup_share: float | None = None
     """The largest part of all steps that the warm-up may take, if there is such a limit."""
     rates: dict[str, float] = field(default_factory=dict)
-    """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}."""
+    """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}; with 0 they
+    do not learn."""
     freeze: Literal["none", "encoder", "gradual"] = "none"
     """encoder: what reads stays as it is, and only what writes learns; gradual: so at first, then layer by layer from
     the top down learns too."""

@@ -14,7 +14,10 @@ from twofold.training.config import TrainConfig
 
 
 def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Decay for matrices, none for norms and biases; `scale` is what a group's rate is multiplied by."""
+    """Decay for matrices, none for norms and biases; `scale` is what a group's rate is multiplied by.
+
+    What has no rate does not learn, and is from then on computed without gradients.
+    """
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     used = set()
     levels = _from_the_top(model) if isinstance(model, Learner) else []
@@ -24,6 +27,9 @@ def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
             prefix = max((one for one in config.rates if name.startswith(one)), key=len, default=None)
             used.add(prefix)
             scale = 1.0 if prefix is None else config.rates[prefix]
+            if not scale:
+                parameter.requires_grad_(False)
+                continue
             scale *= config.layer_decay ** depth.get(id(parameter), 0)
             groups.setdefault((parameter.ndim > 1, scale), []).append(parameter)
     for prefix in config.rates.keys() - used:
