@@ -42,6 +42,7 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
         made.append("decoder.codes=64")
     if kind == "cross":  # it goes on from the bi-encoder's weights
         made.append(f"start={runs / f'{data}_bi'}")
+        made += ["train.learning_rate=2e-4"] if data == "sgd" else []
     return made
 
 
