@@ -73,6 +73,35 @@ def test_what_is_read_alone_may_stay_while_what_reads_both_learns(tokenizer: Tex
     assert not any("vector" in name for name in learned)
 
 
+@each
+def test_the_hardest_wrong_candidates_are_those_that_the_comparison_takes_for_best(
+    tokenizer: TextTokenizer, kind: str
+) -> None:
+    ranker = trained(comparing(tokenizer, kind, separate=True))
+    ranker.hardest = True
+    batch = batch_of(ranker, PAIRS, drawn=2)
+    bi = small_ranker(tokenizer, encoder(kind), decoder("bi")).eval()
+    bi.encoder.load_state_dict(ranker.candidate_encoder.state_dict())
+    compared = bi.score([one["context"] for one in PAIRS], bi.prepare([one["response"] for one in PAIRS]))
+    compared.fill_diagonal_(-torch.inf)
+    shown = [
+        (PAIRS[row]["context"], PAIRS[number]["response"])
+        for row, wrong in enumerate(compared.topk(2).indices.tolist())
+        for number in (row, *wrong)
+    ]
+    scores = ranker.score_pairs(shown).view(len(PAIRS), 3)
+    expected = F.cross_entropy(scores, torch.zeros(len(PAIRS), dtype=torch.long), reduction="sum")
+    torch.testing.assert_close(ranker.backward(batch, {"main": 1})["main"].sum, expected, atol=1e-4, rtol=1e-5)
+
+
+def test_a_response_that_may_be_right_is_never_the_hardest(tokenizer: TextTokenizer) -> None:
+    ranker = comparing(tokenizer, "transformer")
+    twice = [*PAIRS, {"context": PAIRS[0]["context"], "response": "another right one"}]
+    batch = ranker._harder(batch_of(ranker, twice, drawn=4))
+    assert batch.drawn is not None
+    assert sorted(batch.drawn[0]) == sorted(batch.drawn[5]) == [1, 2, 3, 4]
+
+
 def test_towers_of_two_sides_do_not_become_one(tokenizer: TextTokenizer, tmp_path: Path) -> None:
     small_ranker(tokenizer, encoder("rnn"), decoder("bi"), separate=True).save_pretrained(tmp_path / "bi")
     with pytest.raises(TwofoldError, match="has a tower for each side, but a cross-encoder reads both with one"):

@@ -57,6 +57,12 @@ def test_pairs_are_learned_and_unseen_ones_are_found_among_ten(tmp_path: Path, k
     assert read_log(tmp_path / "run")[0]["validation_rows"] == 32
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_compares_can_tell_the_hardest_wrong_candidates(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(TwofoldError, match=r"train.hardest goes by the comparison of a cross-encoder: decoder.compare"):
+        Recipe.of(recipe(write_pairs(tmp_path, 20), kind, train={"hardest": True}))
+
+
 def test_a_cross_encoder_learns_from_rows_of_candidates(tmp_path: Path) -> None:
     settings = {"max_steps": 150, "learning_rate": 1e-2, "negatives": 4, "log_every": 150, "evaluate_every": 150}
     rows, dev = (write_jsonl(tmp_path / f"{seed}.jsonl", classes(count, seed)) for seed, count in ((1, 200), (2, 40)))

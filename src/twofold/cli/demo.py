@@ -19,6 +19,8 @@ ASKED = (
 HELD_OUT = 300
 SEED = 1
 ROWS, CROSS_ROWS, CROSS_JUDGED = 2560, 384, 150
+ADDS = {"decoders": 20, "decoders.main.vector": 0, "candidate_tower": 0}
+"""The rates of a cross-encoder that learns what to add to a bi-encoder, which stays as it is."""
 
 
 def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
@@ -38,9 +40,10 @@ def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
         "cross": {
             "data": {**data, "rows": CROSS_ROWS},
             "encoder": encoder,
-            "decoder": {"kind": "cross"},
-            "start": str(runs / "poly"),
-            "train": {**settings, "batch_rows": 16, "negatives": 3, "rates": {"decoders": 20}},
+            "decoder": {"kind": "cross", "compare": True},
+            "start": str(runs / "bi"),
+            "separate": True,
+            "train": {**settings, "batch_rows": 16, "negatives": 3, "hardest": True, "rates": ADDS},
         },
     }
 

@@ -23,8 +23,9 @@ from twofold.index.search import LEVEL, Best, Query, search
 from twofold.index.shard import MissingShardError, Shard, Shelved
 from twofold.index.store import SHARDS, Book, Entry
 from twofold.index.writer import Writer, build
+from twofold.model.candidates import Text
 from twofold.model.load import load_ranker
-from twofold.model.ranker import Ranker, Text
+from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits
 from twofold.types import Contexts
 

@@ -6,7 +6,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
-from twofold.model.ranker import Ranker, Text
+from twofold.model.candidates import Text
+from twofold.model.ranker import Ranker
 from twofold.results import Hits
 
 

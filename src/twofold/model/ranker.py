@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -21,10 +20,11 @@ from twofold.data.fields import SOURCE
 from twofold.data.files import Row
 from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField
 from twofold.data.ranking_batches import RankingBatch
-from twofold.data.tokenizer import TextTokenizer
+from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.layers.norms import BatchNorm
 from twofold.model import saved
+from twofold.model.candidates import Candidates, Text, best, different
 from twofold.model.config import MAIN, RankerConfig
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.ranking import Pieces, add_gradients, losses_of
@@ -35,27 +35,6 @@ from twofold.types import Batch, Contexts, DecoderConfig, Encoder, EncoderConfig
 
 READ_TOKENS = 1024
 """Rows × longest of one batch when reading without learning."""
-Text = str | list[str]
-"""A text, or the turns of a dialogue, oldest first."""
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Texts to choose from, with what a ranker keeps of them."""
-
-    texts: Sequence[str]
-    ids: Sequence[Any]
-    vectors: Tensor | None
-    """(candidates, width); none for a cross-encoder, which keeps nothing."""
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    @cached_property
-    def first(self) -> np.ndarray[Any, Any]:
-        """For each candidate the number of the first one of the same text."""
-        seen: dict[str, int] = {}
-        return np.array([seen.setdefault(text, number) for number, text in enumerate(self.texts)])
 
 
 class Ranker(Learner):
@@ -65,6 +44,8 @@ class Ranker(Learner):
     """Rows × longest that are read at a time while learning."""
     memory_tokens = 8192
     """A batch with more padded tokens than this is read twice while learning, so that memory does not grow with it."""
+    hardest = False
+    """Whether a cross-encoder that compares learns from the wrong candidates that its comparison takes for best."""
 
     def __init__(self, config: RankerConfig, tokenizer: TextTokenizer) -> None:
         super().__init__()
@@ -171,7 +152,17 @@ class Ranker(Learner):
 
     def backward(self, batch: RankingBatch, counts: Mapping[str, int]) -> dict[str, Loss]:
         """Add the gradients; a batch too large for memory is read piece by piece, twice."""
-        return {MAIN: add_gradients(self, batch, 1.0 / counts[MAIN])}
+        return {MAIN: add_gradients(self, self._harder(batch) if self.hardest else batch, 1.0 / counts[MAIN])}
+
+    @torch.no_grad()
+    def _harder(self, batch: RankingBatch) -> RankingBatch:
+        """As many wrong candidates of each context as were drawn, but those that the comparison takes for best."""
+        assert batch.drawn is not None
+        contexts = Contexts(*self._keep(batch.contexts, self.context_encoder, self.head.context))
+        vectors, _ = self._keep(batch.candidates, self.candidate_encoder, self.head.candidate)
+        scores = self.head.score(contexts, vectors).cpu().masked_fill(~torch.from_numpy(batch.allowed), -torch.inf)
+        scores[torch.arange(len(batch)), torch.from_numpy(batch.right)] = -torch.inf
+        return replace(batch, drawn=scores.topk(batch.drawn.shape[1]).indices.numpy())
 
     # --- ranking ---
 
@@ -199,11 +190,13 @@ class Ranker(Learner):
 
     def embed_candidates(self, texts: Sequence[str], report: Report | None = None) -> Tensor:
         """(candidates, width)"""
-        return self._embed(self.candidates, texts, self.candidate_encoder, self.head.candidate, report)[0]
+        ids = self.candidates.encode_texts(texts).ids
+        return self._keep(ids, self.candidate_encoder, self.head.candidate, report)[0]
 
     def embed_contexts(self, contexts: Sequence[Text], report: Report | None = None) -> Contexts:
         """What is kept of each context."""
-        return Contexts(*self._embed(self.contexts, contexts, self.context_encoder, self.head.context, report))
+        ids = self.contexts.encode_texts(contexts).ids
+        return Contexts(*self._keep(ids, self.context_encoder, self.head.context, report))
 
     def embed_context(self, context: Text) -> Contexts:
         """What is kept of one context."""
@@ -250,11 +243,10 @@ class Ranker(Learner):
         return Row("the context", {"context": context}).text("context")
 
     @torch.no_grad()
-    def _embed(
-        self, side: SideField, texts: Sequence[Text], encoder: Encoder, keep: Any, report: Report | None
+    def _keep(
+        self, ids: Sequence[Ids], encoder: Encoder, keep: Any, report: Report | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """What the head keeps of each text, read in batches of like length."""
-        ids = side.encode_texts(texts).ids
         vectors: Tensor | None = None
         mask: Tensor | None = None
         done = 0
@@ -290,23 +282,3 @@ def _encoded_once(side: SideField, texts: Sequence[Text]) -> list[list[int]]:
     once, places = different(texts)
     ids = side.encode_texts(once).ids
     return [ids[place] for place in places]
-
-
-def different(texts: Sequence[Text]) -> tuple[list[Text], list[int]]:
-    """Each text once, and for each of the given ones its number among them."""
-    numbers: dict[str | tuple[str, ...], int] = {}
-    keys = [text if isinstance(text, str) else tuple(text) for text in texts]
-    places = [numbers.setdefault(key, len(numbers)) for key in keys]
-    return [key if isinstance(key, str) else list(key) for key in numbers], places
-
-
-def best(scores: np.ndarray[Any, Any], k: int) -> list[int]:
-    """The numbers of the k largest scores, best first, equal ones in their order."""
-    if k < len(scores):
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        numbers = np.flatnonzero(scores >= least)
-    else:
-        numbers = np.arange(len(scores))
-    order = np.lexsort((numbers, -scores[numbers]))
-    found: list[int] = numbers[order][:k].tolist()
-    return found

@@ -91,6 +91,8 @@ class RankingRecipe(Recipe):
             raise ValueError("a teacher needs loss.teacher: margin_mse or kl")
         if self.loss.teacher != "none" and getattr(self.decoder, "joined", False):
             raise ValueError("a teacher's scores are for decoders that read both sides apart, bi and poly")
+        if self.train.hardest and not getattr(self.decoder, "compare", False):
+            raise ValueError("train.hardest goes by the comparison of a cross-encoder: decoder.compare=true")
 
     def check(self) -> None:
         self.model_config().check()
@@ -122,6 +124,7 @@ class RankingRecipe(Recipe):
         if self.start:
             model.take_weights(self.start, self.start_anyway)
         model.chunk_tokens, model.memory_tokens = self.train.chunk_tokens, self.train.memory_tokens
+        model.hardest = self.train.hardest
         return model
 
     def cache(self, model: Ranker) -> Cache:

@@ -117,6 +117,8 @@ class RankingTrainConfig(TrainConfig):
     """The metric by which the best model is kept: mrr, r@1, r@5, ndcg@10, cosine."""
     negatives: int = 15
     """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
+    hardest: bool = False
+    """With cross and compare: take those wrong candidates of the batch that the comparison takes for best, not any."""
     candidates: int = 10
     """How many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
     chunk_tokens: int = 1024
