@@ -26,7 +26,9 @@ SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
 ROUNDS = 5
 """How often each model is timed, in turn with the others."""
-KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16"]}
+KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16", "cross"]}
+ADDED_TO = {"ubuntu_irc": "poly64", "sgd": "bi", "personachat": "poly16"}
+"""To whose score the cross-encoder adds, and with whose weights it begins."""
 KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
 
@@ -40,9 +42,9 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
         made += ["train.rates={decoders.main.codes: 10}"] if kind.startswith("poly") else []
     if kind.endswith("64"):
         made.append("decoder.codes=64")
-    if kind == "cross":  # it goes on from the bi-encoder's weights
-        made.append(f"start={runs / f'{data}_bi'}")
-        made += ["train.learning_rate=2e-4"] if data == "sgd" else []
+    if kind == "cross":
+        made.append(f"start={runs / f'{data}_{ADDED_TO[data]}'}")
+        made += {"bi": ["decoder.compare={kind: bi}"], "poly64": ["decoder.compare.codes=64"]}.get(ADDED_TO[data], [])
     return made
 
 

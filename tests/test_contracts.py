@@ -73,7 +73,10 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"code_attention": "scaled", "attention": "scaled", "reduction": "summary"},
             {"attention": "multihead", "heads": 2, "normalise": "none", "reduction": "attention"},
         ],
-        "cross": [{"reduction": "first"}, {"reduction": "attention"}, {"reduction": "summary"}, {"compare": True}],
+        "cross": [
+            *({"reduction": one} for one in ("first", "attention", "summary", "both")),
+            *({"reduction": "both", "compare": {"kind": one}} for one in ("bi", "poly")),
+        ],
         "unet": [
             {"skips": False, "norm": "group", "convolutions": 1},
             {"focal": 0.5, "dice": 2.0, "class_weights": [1.0, 0.5, 2.0], "activation": "gelu"},

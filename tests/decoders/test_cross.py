@@ -1,7 +1,8 @@
-"""A cross-encoder that compares begins as the bi-encoder whose weights it has, and adds what both say as one text."""
+"""A cross-encoder that compares begins as the ranker whose weights it has, and adds what both say as one text."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import torch.nn.functional as F
 
 from tests.conftest import decoder, encoder
 from tests.rankers import PAIRS, batch_of, gradients, small_ranker
+from twofold.config import DecoderPart, structure
+from twofold.data.batches import make_joined_batch
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
@@ -20,8 +23,15 @@ TEXTS = [(one["context"], other["response"]) for one in PAIRS for other in PAIRS
 each = pytest.mark.parametrize("kind", ["pretrained", "transformer", "rnn", "text_convnet"])
 
 
-def comparing(tokenizer: TextTokenizer, kind: str, separate: bool = False) -> Ranker:
-    return small_ranker(tokenizer, encoder(kind), decoder("cross", compare=True), 2, separate=separate).eval()
+def comparing(
+    tokenizer: TextTokenizer, kind: str, separate: bool = False, to: str = "bi", reduction: str = "both"
+) -> Ranker:
+    adds = decoder("cross", reduction=reduction, compare={"kind": to})
+    return small_ranker(tokenizer, encoder(kind), adds, 2, separate=separate).eval()
+
+
+def plain(reduction: str) -> DecoderPart:
+    return decoder("cross", reduction=reduction)
 
 
 def trained(ranker: Ranker) -> Ranker:
@@ -33,35 +43,39 @@ def trained(ranker: Ranker) -> Ranker:
 
 @each
 @pytest.mark.parametrize("separate", [False, True])
-def test_at_first_it_ranks_as_the_bi_encoder_whose_weights_it_takes(
-    tokenizer: TextTokenizer, tmp_path: Path, kind: str, separate: bool
+@pytest.mark.parametrize("to", ["bi", "poly"])
+def test_at_first_it_ranks_as_the_ranker_whose_weights_it_takes(
+    tokenizer: TextTokenizer, tmp_path: Path, kind: str, separate: bool, to: str
 ) -> None:
-    bi = small_ranker(tokenizer, encoder(kind), decoder("bi", scale=7.0), 1).eval()
-    bi.save_pretrained(tmp_path / "bi")
-    cross = comparing(tokenizer, kind, separate)
-    cross.take_weights(tmp_path / "bi")
-    torch.testing.assert_close(cross.score_pairs(TEXTS), bi.score_pairs(TEXTS), atol=1e-5, rtol=1e-5)
+    other = small_ranker(tokenizer, encoder(kind), structure({"kind": to, "scale": 7.0}, DecoderPart), 1).eval()
+    other.save_pretrained(tmp_path / "other")
+    cross = comparing(tokenizer, kind, separate, to)
+    cross.take_weights(tmp_path / "other")
+    torch.testing.assert_close(cross.score_pairs(TEXTS), other.score_pairs(TEXTS), atol=1e-5, rtol=1e-5)
 
 
 @each
+@pytest.mark.parametrize("reduction", ["mean", "both"])
 def test_its_score_is_that_of_a_bi_encoder_and_that_of_a_plain_cross_encoder(
-    tokenizer: TextTokenizer, tmp_path: Path, kind: str
+    tokenizer: TextTokenizer, tmp_path: Path, kind: str, reduction: str
 ) -> None:
-    both = trained(comparing(tokenizer, kind))
+    both = trained(comparing(tokenizer, kind, reduction=reduction))
     both.save_pretrained(tmp_path / "both")
-    parts = []
-    for name in ("bi", "cross"):
-        part = small_ranker(tokenizer, encoder(kind), decoder(name)).eval()
+    with torch.no_grad():
+        both.get_parameter("decoders.main.log_trust").fill_(math.log(0.5))
+    bi, cross = (small_ranker(tokenizer, encoder(kind), one).eval() for one in (decoder("bi"), plain(reduction)))
+    for part in (bi, cross):
         part.take_weights(tmp_path / "both")
-        parts.append(part.score_pairs(TEXTS))
-    torch.testing.assert_close(both.score_pairs(TEXTS), parts[0] + parts[1], atol=1e-5, rtol=1e-5)
+    parts = 0.5 * bi.score_pairs(TEXTS) + cross.score_pairs(TEXTS)
+    torch.testing.assert_close(both.score_pairs(TEXTS), parts, atol=1e-5, rtol=1e-5)
+    both.save_pretrained(tmp_path / "both")
     again = Ranker.from_pretrained(tmp_path / "both")
     torch.testing.assert_close(again.score_pairs(TEXTS), both.score_pairs(TEXTS))
 
 
 def test_what_is_read_alone_may_stay_while_what_reads_both_learns(tokenizer: TextTokenizer) -> None:
     ranker = trained(comparing(tokenizer, "transformer", separate=True))
-    make_optimiser(ranker, TrainConfig(rates={"candidate_tower": 0.0, "decoders.main.vector": 0.0}))
+    make_optimiser(ranker, TrainConfig(rates={"candidate_tower": 0.0, "decoders.main.compare": 0.0}))
     ranker.train()
     assert ranker.encoder.training
     assert not ranker.candidate_encoder.training  # it compares as it did, without dropout
@@ -70,7 +84,7 @@ def test_what_is_read_alone_may_stay_while_what_reads_both_learns(tokenizer: Tex
     learned = gradients(ranker).keys()
     assert "decoders.main.output.weight" in learned
     assert {name.split(".")[0] for name in learned} == {"encoder", "decoders"}
-    assert not any("vector" in name for name in learned)
+    assert not any("compare" in name for name in learned)
 
 
 @each
@@ -108,7 +122,9 @@ def test_towers_of_two_sides_do_not_become_one(tokenizer: TextTokenizer, tmp_pat
         comparing(tokenizer, "rnn", separate=True).take_weights(tmp_path / "bi")
     cross = trained(comparing(tokenizer, "rnn", separate=True))
     cross.save_pretrained(tmp_path / "cross")
-    again = small_ranker(tokenizer, encoder("rnn"), decoder("cross", compare=True), 5, separate=True).eval()
+    again = small_ranker(
+        tokenizer, encoder("rnn"), decoder("cross", reduction="both", compare={"kind": "bi"}), 5, separate=True
+    ).eval()
     again.take_weights(tmp_path / "cross")
     torch.testing.assert_close(again.score_pairs(TEXTS), cross.score_pairs(TEXTS))
 
@@ -138,6 +154,28 @@ def test_it_learns_from_the_scores_that_it_shows(tokenizer: TextTokenizer, kind:
     found = gradients(ranker)
     (ranker.losses(batch)["main"].sum / len(PAIRS)).backward()  # type: ignore[no-untyped-call]
     right = gradients(ranker)
-    assert found.keys() == right.keys() > {"decoders.main.output.weight", "decoders.main.vector.log_scale"}
+    assert found.keys() == right.keys() > {"decoders.main.output.weight", "decoders.main.compare.vector.log_scale"}
     for name, value in right.items():
         torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_the_vector_of_both_texts_follows_its_definition(tokenizer: TextTokenizer) -> None:
+    ranker = trained(small_ranker(tokenizer, encoder("transformer"), plain("both")).eval())
+    context, response = PAIRS[0]["context"], PAIRS[0]["response"]
+    ids = [
+        side.encode_texts([text]).ids[0] for side, text in ((ranker.contexts, context), (ranker.candidates, response))
+    ]
+    both, start = tokenizer.frame.joining(*ids)
+    batch = make_joined_batch([(both, start)], ranker._vocabulary())
+    states = ranker.encoder(batch).need("states")[0].double()
+    means = [states[:start].mean(0), states[start:].mean(0)]
+    units = [one / one.norm() * len(one) ** 0.5 for one in means]
+    weights = ranker.get_parameter("decoders.main.output.weight")[0].double()
+    expected = weights @ torch.cat([*units, units[0] * units[1]])
+    torch.testing.assert_close(ranker.score_pairs([(context, response)])[0].double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["cross", "label"])
+def test_only_what_ranks_texts_read_apart_can_be_added_to(kind: str) -> None:
+    with pytest.raises(TwofoldError, match=f"compare: '{kind}' does not rank texts read apart; use bi or poly"):
+        decoder("cross", compare={"kind": kind})

@@ -202,6 +202,7 @@ def test_every_reduction_is_what_a_loop_gives(reduction: Any, causal: bool, fini
         close(two.context(one).vectors[:, 0], expected(two.reduce.query))
         close(two.candidate(one), expected(two.vector.reduce.query))
         weight = plain(joined.output.weight)[0]
+        assert joined.reduce is not None
         close(joined.joint(one), [float(weight @ vector) for vector in expected(joined.reduce.query)])
 
 

@@ -235,6 +235,7 @@ def test_a_part_outside_twofold_is_loaded_only_when_allowed(saved: Path, own_par
     [
         lambda model, kind: model["encoder"].update(kind=kind),
         lambda model, kind: model["decoders"]["main"]["part"].update(kind=kind),
+        lambda model, kind: model["decoders"]["main"]["part"].update(kind="cross", compare={"kind": kind}),
         lambda model, kind: model.update(encoder={"kind": kind}, decoders=[]),
         lambda model, kind: model.update(encoder={"kind": kind}, decoders=None),
     ],

@@ -19,7 +19,7 @@ ASKED = (
 HELD_OUT = 300
 SEED = 1
 ROWS, CROSS_ROWS, CROSS_JUDGED = 2560, 384, 150
-ADDS = {"decoders": 20, "decoders.main.vector": 0, "candidate_tower": 0}
+ADDS = {"decoders": 20, "decoders.main.compare": 0, "candidate_tower": 0}
 """The rates of a cross-encoder that learns what to add to a bi-encoder, which stays as it is."""
 
 
@@ -40,7 +40,7 @@ def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
         "cross": {
             "data": {**data, "rows": CROSS_ROWS},
             "encoder": encoder,
-            "decoder": {"kind": "cross", "compare": True},
+            "decoder": {"kind": "cross", "reduction": "both", "compare": {"kind": "bi"}},
             "start": str(runs / "bi"),
             "separate": True,
             "train": {**settings, "batch_rows": 16, "negatives": 3, "hardest": True, "rates": ADDS},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import RankingPart
-from twofold.layers.ranking import CandidateVector, Reduce, Reduction, VectorSettings
-from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
+from twofold.config import DecoderPart, RankingPart, kind_of
+from twofold.layers.ranking import Reduce, means_of_both
+from twofold.types import Contexts, DecoderConfig, Hidden, HiddenSpec, RankingHead, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -19,52 +21,58 @@ class Config(RankingPart):
 
     joined: ClassVar[bool] = True
 
-    reduction: Reduction = "mean"
-    """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary."""
-    compare: bool = False
-    """Whether a bi-encoder's score is added: each text is read alone as well, and the cosine of the mean states, times
-    a scale that learns, is one part of the score. The other, from both read as one, then begins at 0, so that with a
-    bi-encoder's weights it starts as that bi-encoder and learns what only reading both together can tell."""
-    scale: float = 20.0
-    """With compare: what the cosine is multiplied by at the start."""
+    reduction: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
+    """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary; or both,
+    the mean states of the two texts, brought to one length, and their product."""
+    compare: DecoderPart | None = None
+    """Another ranker, {kind: bi} or {kind: poly, ...}, to whose score this one adds: each text is then read alone as
+    well. What both say as one text counts nothing at first, so that with that ranker's weights it starts as that ranker
+    and learns what only reading both together can tell. How much the other's score counts learns too."""
     output_scale: float = 1.0
     """What scores are multiplied by in the loss, and only there."""
 
     def __post_init__(self) -> None:
-        if self.output_scale <= 0 or self.scale <= 0:
-            raise ValueError("scale and output_scale must be above 0")
+        if self.output_scale <= 0:
+            raise ValueError("output_scale must be above 0")
+        if self.compare is not None and (not isinstance(self.compare, RankingPart) or self.compare.joined):
+            raise ValueError(f"compare: '{kind_of(self.compare)}' does not rank texts read apart; use bi or poly")
 
     def needs(self) -> frozenset[str]:
-        reduced = ["summary"] if self.reduction == "summary" else ["states", "finish"]
-        return frozenset([*reduced, "states", "finish"] if self.compare else reduced)
+        own = frozenset(["summary"] if self.reduction == "summary" else ["states", "finish"])
+        return own if self.compare is None else own | cast(DecoderConfig, self.compare).needs()
 
     def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> CrossEncoder:
-        return CrossEncoder(self, spec)
+        return CrossEncoder(self, spec, vocabulary)
 
 
 class CrossEncoder(RankingHead):
     """Sees every word of one beside every word of the other; nothing but a comparison can be computed beforehand."""
 
-    def __init__(self, config: Config, spec: HiddenSpec) -> None:
+    def __init__(self, config: Config, spec: HiddenSpec, vocabulary: Vocabulary) -> None:
         super().__init__()
-        self.compares = config.compare
-        self.reduce = Reduce(config.reduction, spec)
         width = spec.width("summary" if config.reduction == "summary" else "states")
-        self.output = nn.Linear(width, 1, bias=False)  # the same for all candidates, a bias says nothing
-        nn.init.normal_(self.output.weight, std=0.0 if config.compare else 0.02)
-        self.vector = CandidateVector(VectorSettings(scale=config.scale), spec) if config.compare else None
+        self.reduce = None if config.reduction == "both" else Reduce(config.reduction, spec)
+        self.output = nn.Linear(width if self.reduce else 3 * width, 1, bias=False)  # a bias is the same for all
+        nn.init.normal_(self.output.weight, std=0.02 if config.compare is None else 0.0)
+        self.compares = config.compare is not None
+        if config.compare is not None:
+            self.compare = cast(RankingHead, cast(DecoderConfig, config.compare).build(spec, vocabulary))
+            self.log_trust = nn.Parameter(torch.zeros(()))
 
     def joint(self, hidden: Hidden) -> Tensor:
-        score: Tensor = self.output(self.reduce(hidden))
+        if self.reduce:
+            vectors: Tensor = self.reduce(hidden)
+        else:
+            first, second = (F.normalize(one, dim=-1) * math.sqrt(one.shape[-1]) for one in means_of_both(hidden))
+            vectors = torch.cat([first, second, first * second], -1)  # each value about as large as one
+        score: Tensor = self.output(vectors)
         return score[:, 0]
 
     def context(self, hidden: Hidden) -> Contexts:
-        assert self.vector is not None
-        return Contexts(F.normalize(self.vector.reduce(hidden), dim=-1)[:, None])
+        return self.compare.context(hidden)
 
     def candidate(self, hidden: Hidden) -> Tensor:
-        assert self.vector is not None
-        return self.vector(hidden)  # type: ignore[no-any-return]
+        return self.compare.candidate(hidden)
 
     def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        return contexts.vectors[:, 0] @ candidates.T
+        return self.compare.score(contexts, candidates) * self.log_trust.exp()

@@ -99,7 +99,8 @@ def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
     if hidden.segments is None:
         raise ValueError("this Hidden has no segments: what was read was one text")
     states, second = hidden.need("states"), hidden.segments.bool()
-    return mean_of(states, hidden.mask & ~second), mean_of(states, hidden.mask & second)
+    first, other = (finished(mean_of(states, hidden.mask & one), hidden) for one in (~second, second))
+    return first, other
 
 
 def finished(vectors: Tensor, hidden: Hidden) -> Tensor:

@@ -113,8 +113,11 @@ class Ranker(Learner):
         found = saved.read(Path(folder), allow_code=False)
         path, theirs = found.path, saved.read_weights(found.path)
         towers = any(name.startswith("candidate_tower.") for name in theirs)
-        if self.joined and towers and not getattr(getattr(found.config, "decoder", None), "joined", False):
-            raise TwofoldError(f"{path}: has a tower for each side, but a cross-encoder reads both with one")
+        if self.joined and not getattr(getattr(found.config, "decoder", None), "joined", False):
+            if towers:
+                raise TwofoldError(f"{path}: has a tower for each side, but a cross-encoder reads both with one")
+            head = f"decoders.{MAIN}."  # of the ranker to whose score this one adds
+            theirs = {name.replace(head, f"{head}compare.", 1): one for name, one in theirs.items()}
         if not towers:  # a model with one tower serves both
             read = {name: one for name, one in theirs.items() if name.startswith("encoder.")}
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): one for name, one in read.items()}
@@ -122,7 +125,8 @@ class Ranker(Learner):
 
     def joint(self, batch: Batch) -> Tensor:
         """The scores of contexts and candidates that are read as one text: (rows,)."""
-        return self.head.joint(self.encoder(batch.to(self.device)))
+        batch = batch.to(self.device)
+        return self.head.joint(replace(self.encoder(batch), segments=batch.segments))
 
     # --- learning ---
 

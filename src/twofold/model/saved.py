@@ -172,16 +172,8 @@ def _refuse_code(model: object, path: Path, allow_code: bool) -> None:
     """Stop before importing a part that does not come with twofold."""
     if allow_code or not isinstance(model, dict):
         return
-    slots = model.get("decoders")
-    found = slots.values() if isinstance(slots, dict) else ()
-    parts = [
-        model.get("encoder"),
-        model.get("decoder"),
-        *(slot.get("part") for slot in found if isinstance(slot, dict)),
-    ]
-    for part in parts:
-        kind = part.get("kind") if isinstance(part, dict) else None
-        if isinstance(kind, str) and "." in kind:
-            raise TwofoldError(
-                f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it"
-            )
+    kind = model.get("kind")
+    if isinstance(kind, str) and "." in kind:
+        raise TwofoldError(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
+    for inner in model.values():  # parts stand in fields, in mappings of names, and inside other parts
+        _refuse_code(inner, path, allow_code)
