@@ -116,6 +116,18 @@ def test_a_response_that_may_be_right_is_never_the_hardest(tokenizer: TextTokeni
     assert sorted(batch.drawn[0]) == sorted(batch.drawn[5]) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("to", ["bi", "poly"])
+def test_candidates_prepared_once_are_ranked_by_the_same_scores(tokenizer: TextTokenizer, to: str) -> None:
+    ranker = trained(comparing(tokenizer, "transformer", separate=True, to=to))
+    responses = [one["response"] for one in PAIRS]
+    ready = ranker.prepare(responses)
+    assert ready.vectors is not None
+    for pair in PAIRS:
+        scores = ranker.score_pairs([(pair["context"], text) for text in responses]).tolist()
+        found = ranker.rank(pair["context"], ready, k=5)
+        assert [hit.score for hit in found] == pytest.approx(sorted(scores, reverse=True), abs=1e-5)
+
+
 def test_towers_of_two_sides_do_not_become_one(tokenizer: TextTokenizer, tmp_path: Path) -> None:
     small_ranker(tokenizer, encoder("rnn"), decoder("bi"), separate=True).save_pretrained(tmp_path / "bi")
     with pytest.raises(TwofoldError, match="has a tower for each side, but a cross-encoder reads both with one"):

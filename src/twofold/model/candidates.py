@@ -21,7 +21,7 @@ class Candidates:
     texts: Sequence[str]
     ids: Sequence[Any]
     vectors: Tensor | None
-    """(candidates, width); none for a cross-encoder, which keeps nothing."""
+    """(candidates, width); none for a cross-encoder that adds to no other's score: it keeps nothing."""
 
     def __len__(self) -> int:
         return len(self.texts)

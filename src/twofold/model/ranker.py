@@ -189,7 +189,7 @@ class Ranker(Learner):
         self, texts: Sequence[str], ids: Sequence[Any] | None = None, report: Report | None = None
     ) -> Candidates:
         """Candidates with their vectors, computed once for many contexts."""
-        vectors = None if self.joined or not texts else self.embed_candidates(texts, report)
+        vectors = self.embed_candidates(texts, report) if texts and self.reads_alone else None
         return Candidates(texts, ids or range(1, len(texts) + 1), vectors)
 
     def embed_candidates(self, texts: Sequence[str], report: Report | None = None) -> Tensor:
@@ -210,15 +210,29 @@ class Ranker(Learner):
     def score(self, contexts: Sequence[Text], candidates: Candidates) -> Tensor:
         """(contexts, candidates)"""
         with Evaluating(self):
+            parts = []
             if candidates.vectors is not None:
-                return self.head.score(self.embed_contexts(contexts), candidates.vectors)
-            return torch.stack([self.score_pairs([(one, text) for text in candidates.texts]) for one in contexts])
+                parts.append(self.head.score(self.embed_contexts(contexts), candidates.vectors))
+            if self.joined:
+                joint = [self._joint_pairs([(one, text) for text in candidates.texts]) for one in contexts]
+                parts.append(torch.stack(joint))
+            return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     @torch.no_grad()
     def score_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each context with the candidate beside it: (pairs,)."""
         if not self.joined:
             return self._compare_pairs(pairs, report)
+        joint = self._joint_pairs(pairs, report)
+        return joint + self._compare_pairs(pairs) if self.reads_alone else joint
+
+    @property
+    def reads_alone(self) -> bool:
+        """Whether each side is read by itself, be it beside what is read as one text."""
+        return not self.joined or self.head.compares
+
+    def _joint_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
+        """What both say as one text: (pairs,)."""
         first = _encoded_once(self.contexts, [context for context, _ in pairs])
         second = _encoded_once(self.candidates, [text for _, text in pairs])
         frame = self.tokenizer.frame
@@ -232,7 +246,7 @@ class Ranker(Learner):
                 done += len(numbers)
                 if report:
                     report(done)
-        return results + self._compare_pairs(pairs) if self.head.compares else results
+        return results
 
     def _compare_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each pair from what is kept of both when they are read alone: (pairs,)."""

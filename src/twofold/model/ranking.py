@@ -59,7 +59,7 @@ class Pieces:
         self.frame, self.vocabulary = model.tokenizer.frame, model._vocabulary()
         self.texts: dict[str, list[Ids]] = {}
         self.pairs: list[tuple[Ids, Ids]] = []
-        if not model.joined or model.head.compares:
+        if model.reads_alone:
             own = np.unique(batch.asked) if model.joined else batch.own
             self.texts = {CONTEXTS: batch.contexts, CANDIDATES: [batch.candidates[one] for one in own]}
         lengths = {what: [len(ids) for ids in texts] for what, texts in self.texts.items()}
