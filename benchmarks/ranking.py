@@ -45,6 +45,7 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
     if kind == "cross":
         made.append(f"start={runs / f'{data}_{ADDED_TO[data]}'}")
         made += {"bi": ["decoder.compare={kind: bi}"], "poly64": ["decoder.compare.codes=64"]}.get(ADDED_TO[data], [])
+        made += [] if data == "ubuntu_irc" else ["data.skip=8000", "data.rows=3000"]
     return made
 
 

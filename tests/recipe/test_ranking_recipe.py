@@ -57,6 +57,22 @@ def test_pairs_are_learned_and_unseen_ones_are_found_among_ten(tmp_path: Path, k
     assert read_log(tmp_path / "run")[0]["validation_rows"] == 32
 
 
+def test_rows_that_another_has_learned_from_can_be_left_out(tmp_path: Path) -> None:
+    path = write_pairs(tmp_path, 50)
+
+    def learned(**data: int) -> set[int]:
+        made: Any = Recipe.of(recipe(path, "cross", data={"held_out": 10, **data}))
+        return set(made._learned(50).tolist())
+
+    everything, first = learned(), learned(rows=15)
+    assert len(first) == 15
+    assert learned(skip=15) == everything - first
+    assert learned(skip=15, rows=20) < everything - first
+    assert len(learned(skip=15, rows=20)) == 20
+    with pytest.raises(TwofoldError, match=r"data.skip=39: .* has 40 rows to learn from; leave some"):
+        learned(skip=39)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_compares_can_tell_the_hardest_wrong_candidates(tmp_path: Path, kind: str) -> None:
     with pytest.raises(TwofoldError, match=r"train.hardest goes by the comparison of a cross-encoder: decoder.compare"):

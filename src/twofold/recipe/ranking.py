@@ -42,6 +42,8 @@ class RankingData:
     """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
     rows: int | None = None
     """Learn from this many rows drawn by seed instead of all."""
+    skip: int = 0
+    """Leave out the first so many rows drawn: those that another model learned from, to whose score this one adds."""
     form: Form = "auto"
     """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
     context: str = "context"
@@ -66,8 +68,8 @@ class RankingData:
             raise ValueError("give dev or held_out, not both")
         if self.max_context < 3 or self.max_candidate < 3:
             raise ValueError("max_context and max_candidate must be at least 3")
-        if self.held_out < 0 or (self.rows is not None and self.rows < 2):
-            raise ValueError("held_out must be at least 0, rows at least 2")
+        if self.held_out < 0 or self.skip < 0 or (self.rows is not None and self.rows < 2):
+            raise ValueError("held_out and skip must be at least 0, rows at least 2")
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,13 @@ class RankingRecipe(Recipe):
     def _learned(self, count: int) -> NDArray[np.int64]:
         """The numbers of the rows that are learned from, of a file of so many."""
         rows, _ = hold_out(count, self.data.held_out, self.train.seed)
-        if self.data.rows is None or self.data.rows >= len(rows):
+        skip, most = self.data.skip, self.data.rows
+        if not skip and (most is None or most >= len(rows)):
             return rows
-        return np.sort(np.random.default_rng([self.train.seed, len(rows)]).permutation(rows)[: self.data.rows])
+        drawn = np.random.default_rng([self.train.seed, len(rows)]).permutation(rows)
+        if skip + 2 > len(rows):
+            raise TwofoldError(f"data.skip={skip}: {self.data.train} has {len(rows)} rows to learn from; leave some")
+        return np.sort(drawn[skip:][:most])
 
     def rows(self, cache: Cache, rows: NDArray[np.int64], model: Ranker) -> RankingRows:
         if self.loss.teacher != "none" and not len(cache.columns["scores"].ids):
