@@ -34,7 +34,7 @@ CROSS = {
 }
 """To whose score the cross-encoder adds, with whose weights it begins, and what else differs from its recipe."""
 JUDGED = {"personachat_cross": 1000}
-"""How many rows of dev, the first ones, are judged where all would take an hour: with 20 candidates for each context."""
+"""How many rows of dev, the first ones, are judged where all would take an hour: 20 candidates for each context."""
 KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
 
