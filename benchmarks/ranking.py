@@ -29,7 +29,7 @@ ROUNDS = 5
 KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16", "cross"]}
 CROSS = {
     "ubuntu_irc": ("poly64", ["decoder.compare.codes=64"]),
-    "sgd": ("bi", ["decoder.compare={kind: bi}", "data.skip=8000", "data.rows=3000"]),
+    "sgd": ("bi", ["decoder.compare={kind: bi}", "data.skip=8000", "data.rows=2000"]),
     "personachat": ("poly16", ["data.skip=8000", "data.rows=2400"]),
 }
 """To whose score the cross-encoder adds, with whose weights it begins, and what else differs from its recipe."""
