@@ -121,7 +121,7 @@ def test_without_the_package_the_line_that_installs_it_is_said(monkeypatch: pyte
         return imported(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(TwofoldError, match=r"encoder.kind=timm needs `pip install twofold\[timm\]`"):
+    with pytest.raises(TwofoldError, match=r"encoder.kind=timm needs `pip install 'twofold\[timm\]'`"):
         settled(name="resnet18")
 
 

@@ -183,5 +183,5 @@ def test_a_stem_of_convolutions_does_not_go_with_accumulated_gradients(
     if not refused:
         assert train(recipe, tmp_path / "run").steps == 3
         return
-    with pytest.raises(TwofoldError, match=r"does not go with train\.accumulate: .* of a `vit` stem: linear"):
+    with pytest.raises(TwofoldError, match=r"does not go with train\.accumulate: .* of a `vit` stem_norm: group"):
         train(recipe, tmp_path / "run")
