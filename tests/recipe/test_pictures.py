@@ -47,9 +47,12 @@ def test_coloured_squares_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reads", "writes", "steps", "rate"), [("convnet", "attention_rnn", 150, 1e-2), ("vit", "transformer", 300, 5e-3)]
+    ("reads", "writes", "steps", "rate", "least"),
+    [("convnet", "attention_rnn", 150, 1e-2, 24), ("vit", "transformer", 300, 5e-3, 22)],
 )
-def test_colours_and_shapes_are_named(tmp_path: Path, reads: str, writes: str, steps: int, rate: float) -> None:
+def test_colours_and_shapes_are_named(
+    tmp_path: Path, reads: str, writes: str, steps: int, rate: float, least: int
+) -> None:
     table, prefix = write_shapes(tmp_path / "train", 96), reads == "vit"
     recipe = captioning(
         table,
@@ -67,7 +70,7 @@ def test_colours_and_shapes_are_named(tmp_path: Path, reads: str, writes: str, s
         found = model.predict([pixels for pixels, _ in shapes], prefix=begun)
         return sum(one.output == caption for one, (_, caption) in zip(found, shapes, strict=True))
 
-    assert right() >= 22  # of 24, where one caption for all is right twice; the last digits differ between machines
+    assert right() >= least  # of 24, where one caption for all is right twice; a vit has 23 or 24, by machine and seed
     if prefix:  # it goes on as the picture says, and from words that are not true
         assert right("a") >= 21
         (lied,) = model.predict([shape(500)[0]], prefix="a green")

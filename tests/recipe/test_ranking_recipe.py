@@ -75,7 +75,9 @@ def test_rows_that_another_has_learned_from_can_be_left_out(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_compares_can_tell_the_hardest_wrong_candidates(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(TwofoldError, match=r"train.hardest goes by the comparison of a cross-encoder: decoder.compare"):
+    with pytest.raises(
+        TwofoldError, match=r"train.hardest goes by the comparison of a cross-encoder: set decoder.compare"
+    ):
         Recipe.of(recipe(write_pairs(tmp_path, 20), kind, train={"hardest": True}))
 
 

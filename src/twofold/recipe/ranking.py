@@ -94,7 +94,9 @@ class RankingRecipe(Recipe):
         if self.loss.teacher != "none" and getattr(self.decoder, "joined", False):
             raise ValueError("a teacher's scores are for decoders that read both sides apart, bi and poly")
         if self.train.hardest and not getattr(self.decoder, "compare", False):
-            raise ValueError("train.hardest goes by the comparison of a cross-encoder: decoder.compare=true")
+            raise ValueError(
+                "train.hardest goes by the comparison of a cross-encoder: set decoder.compare, such as {kind: bi}"
+            )
 
     def check(self) -> None:
         self.model_config().check()
