@@ -144,7 +144,8 @@ def _hues(names: Sequence[str]) -> Any:
     from matplotlib import colormaps
 
     count = len(names)
-    return colormaps["tab20"](range(count)) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
+    shades = [*range(0, 20, 2), *range(1, 20, 2)]  # strong colours first: a pale one looks like its neighbour
+    return colormaps["tab20"](shades[:count]) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
 
 
 def mask_paths(inputs: Sequence[Any], folder: Path) -> list[Path]:

@@ -165,6 +165,9 @@ def test_a_start_that_failed_can_be_corrected_in_the_same_folder(tmp_path: Path,
     assert len(twofold.load(tmp_path / "run").source.tokenizer) == 70
     with pytest.raises(TwofoldError, match="holds a training already"):
         train(Recipe.of(small_recipe(rows)), tmp_path / "run")
+    (tmp_path / "run" / "recipe.yaml").unlink()
+    with pytest.raises(TwofoldError, match=r"not its recipe\.yaml; choose another folder"):
+        train(Recipe.of(small_recipe(rows)), tmp_path / "run", resume=True)
 
 
 def test_the_loss_of_any_loop_of_ones_own_can_be_minimised(tokenizer: TextTokenizer) -> None:

@@ -50,7 +50,7 @@ class ConvnetEncoder(Encoder):
         self.needs, self.dropout = needs, config.dropout
         first, norm, activation = config.widths[0], config.norm, config.activation
         strides = [2] * (config.stem.bit_length() - 1) or [1]
-        channels = [3, *[first] * len(strides)]
+        channels = [3, *[first // 2 or 1] * (len(strides) - 1), first]  # where a map is finest, half as many will do
         self.stem = nn.Sequential(
             *(
                 Convolution(before, after, norm, activation, stride=stride)

@@ -52,7 +52,9 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     """Make the folder this recipe's own; never take one that holds another training."""
     path = folder / "recipe.yaml"
     begun = any((folder / name).exists() for name in ("log.jsonl", "model", "checkpoints"))
-    if begun and not (resume and path.exists()):
+    if begun and resume and not path.exists():
+        raise TwofoldError(f"{folder}: holds a training, but not its recipe.yaml; choose another folder")
+    if begun and not resume:
         raise TwofoldError(f"{folder}: holds a training already; go on with --resume or choose another folder")
     if not begun:
         # A start that failed, perhaps over the data, may have left tokenizers or rows of another recipe.
