@@ -51,13 +51,15 @@ class Batch:
     """(rows, 3, height, width), all pictures of one size, normalised."""
     words: Tensor | None = None
     """(rows, words): where the first piece of each word stands; -1 where there is no word."""
+    second: Batch | None = None
+    """Of pairs whose texts are read each by itself, the second ones; the first are this batch's own."""
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
-        found = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "pixels", "words")}
+        found = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "pixels", "words", "second")}
         moved = {name: value.to(device) for name, value in found.items() if value is not None}
         targets = {name: target.to(device) for name, target in self.targets.items()}
         return dataclasses.replace(self, targets=targets, **moved)
@@ -90,7 +92,7 @@ class Hidden:
     words: Tensor | None = None
     """(rows, words): where the first piece of each word stands; -1 where there is no word."""
     segments: Tensor | None = None
-    """(rows, positions), where two texts were read as one: 0 for the first, 1 for the second."""
+    """(rows, positions), where two texts were read: 0 for the first, 1 for the second."""
 
     def need(self, name: Literal["states", "summary"]) -> Tensor:
         """The field called `name`, which the model has checked to be there."""

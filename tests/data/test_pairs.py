@@ -1,4 +1,4 @@
-"""Two texts read as one: what stands where, what is cut where both are too long, and what a user gives."""
+"""Two texts read as one or apart: what stands where, what is cut where both are too long, and what a user gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conftest import write_jsonl
 from twofold.data.cache import Cache
 from twofold.data.fields import TextField, TooLong, TooLongError
 from twofold.data.files import Row
-from twofold.data.pairs import PairField
+from twofold.data.pairs import ApartField, PairField
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
 
@@ -149,3 +149,17 @@ def test_one_text_or_three_are_refused_with_their_place(tokenizer: TextTokenizer
 def test_a_row_without_both_texts_is_named(tokenizer: TextTokenizer, values: dict[str, Any], said: str) -> None:
     with pytest.raises(TwofoldError, match=f"^rows:9: {said}"):
         field(tokenizer).items([Row("rows:9", values)])
+
+
+def test_texts_that_are_read_apart_have_frames_and_limits_of_their_own(tokenizer: TextTokenizer) -> None:
+    around = Frame((90,), (), (93,))
+    first, second = (TextField(name, tokenizer, 4, frame=around) for name in ("one", "other"))
+    apart = ApartField(first, second)
+    found = apart.items([row("one two three four five six seven", "one")])
+    assert found.cut == 1
+    batch = apart.batch([found.ids[0], ([90, 11, 93], [90, 21, 22, 93])])
+    assert batch.second is not None
+    assert batch.segments is None
+    assert batch.mask.sum(1).tolist() == [4, 3]
+    assert batch.second.tokens[1].tolist() == [90, 21, 22, 93]
+    assert apart.length(found.ids[0]) == 4 + len(found.ids[0][1])

@@ -16,6 +16,7 @@ from tests.test_contracts import kinds_of
 from tests.texts import small_reader, without_dropout
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.label import LabelDecoder
+from twofold.layers.ranking import means_of_both
 from twofold.model import Model
 from twofold.types import Batch, Classes, Hidden, HiddenSpec, Numbers, Target
 
@@ -177,3 +178,21 @@ def test_more_padding_changes_no_loss(tokenizer: TextTokenizer) -> None:
     batch = model.batch([{"text": text, "label": "odd"} for text in TEXTS])
     wide = Batch(F.pad(batch.tokens, (0, 3), value=7), F.pad(batch.mask, (0, 3), value=False))
     torch.testing.assert_close(model.loss(replace(wide, targets=batch.targets)), model.loss(batch))
+
+
+def test_texts_that_are_read_apart_do_not_see_each_other(tokenizer: TextTokenizer) -> None:
+    """The means of both are those of each text read alone, whatever stands beside it."""
+    parts = encoder("transformer", dropout=0.0), decoder("label", answers="number", compare=True, dropout=0.0)
+    settings = {**ANSWERS["number"], "source": ("text", "other"), "apart": True}
+    model = small_reader(tokenizer, *parts, "label", **settings).eval()
+    pairs = [{"text": one, "other": other, "label": 1.0} for one, other in zip(TEXTS, TEXTS[::-1], strict=True)]
+    batch = model.batch(pairs)
+    assert batch.second is not None
+    found = means_of_both(model._encoded(batch))
+    for side, texts in zip(found, (TEXTS, TEXTS[::-1]), strict=True):
+        for mean, text in zip(side, texts, strict=True):
+            alone = model.encoder(model.batch([{"text": text, "other": text}], targets=False)).need("states")
+            torch.testing.assert_close(mean, alone[0].mean(0))
+    assert model.tokens(batch) == int(batch.mask.sum() + batch.second.mask.sum()) + len(TEXTS)
+    first, second = model.predict([("seven", "a b c"), ("seven", "삼백")])
+    assert first.output != second.output

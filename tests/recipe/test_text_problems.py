@@ -46,6 +46,12 @@ TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
         {"kind": "label", "answers": "number", "dropout": 0.0},
         120,
     ),
+    "apart": (
+        overlapping,
+        {"source": ["one", "other"], "apart": True, "target": "score"},
+        {"kind": "label", "answers": "number", "compare": True, "dropout": 0.0},
+        120,
+    ),
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}, 50),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE, 80),
 }
@@ -91,8 +97,9 @@ def test_any_number_of_labels_is_learned(tmp_path: Path) -> None:
     assert [sorted(labels) for labels in found] == [[], ["blue", "red"], ["blue", "green", "red"]]
 
 
-def test_how_many_words_two_texts_share_is_learned(tmp_path: Path) -> None:
-    run, dev = trained("number", tmp_path)
+@pytest.mark.parametrize("task", ["number", "apart"])
+def test_how_many_words_two_texts_share_is_learned(tmp_path: Path, task: str) -> None:
+    run, dev = trained(task, tmp_path)
     metrics = twofold.evaluate(run, dev).metrics
     assert metrics["pearson"] > 0.8  # a word by itself tells nothing
     assert metrics["spearman"] > 0.8
@@ -218,12 +225,25 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, 
 def test_a_recipe_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
     for data, writes in (
         ({"source": ["one", "other"], "target": "score", "keep": "tail"}, {"kind": "label", "answers": "number"}),
+        ({"source": ["one", "other"], "target": "score", "apart": True}, {"kind": "label", "compare": True}),
         ({"source": "words"}, SEVERAL),
         ({"source": ["a", "b"]}, {"g": {"kind": "tokens"}, "t": {"kind": "label", "target": "stranger"}}),
         ({"source": "words", "target": ["heads", "relations"]}, TREE),
     ):
         made = Recipe.of(recipe("none", data, writes))
         assert Recipe.of(made.plain()) == made
+
+
+@pytest.mark.parametrize(
+    ("data", "writes"),
+    [
+        ({"source": "one", "target": "score"}, {"kind": "label"}),
+        ({"source": ["one", "other"], "target": "score"}, {"kind": "tokens"}),
+    ],
+)
+def test_only_the_labels_of_two_texts_are_read_apart(data: dict[str, Any], writes: dict[str, Any]) -> None:
+    with pytest.raises(TwofoldError, match=r"apart is for the decoder `label` over two texts: source: \[a, b\]"):
+        Recipe.of(recipe("none", {**data, "apart": True}, writes))
 
 
 def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_path: Path) -> None:

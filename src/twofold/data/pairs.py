@@ -1,15 +1,15 @@
-"""Two texts that are read as one: a premise and a hypothesis, two sentences, a context and a reply."""
+"""Two texts, read as one or each by itself: a premise and a hypothesis, two sentences, a context and a reply."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.batches import make_joined_batch
+from twofold.data.batches import make_batch, make_joined_batch
 from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.fields import SOURCE, TextField, TooLongError
 from twofold.data.files import Row
@@ -22,12 +22,11 @@ SECOND = "second"
 
 
 @dataclass(frozen=True)
-class PairField:
-    """Reads two columns; what is too long for both is taken from the longer one."""
+class TwoTexts:
+    """Two columns, and how their texts are given."""
 
     first: TextField
     second: TextField
-    frame: Frame
 
     @property
     def column(self) -> str:
@@ -36,6 +35,49 @@ class PairField:
     @property
     def vocabulary(self) -> Vocabulary:
         return self.first.vocabulary
+
+    def cached(self, cache: Cache, row: int) -> tuple[Ids, Ids]:
+        return cache.columns[SOURCE].row(row), cache.columns[SECOND].row(row)
+
+    def given(self, value: Any, place: str = "") -> Row:
+        """Two texts, or one with a tab between them."""
+        both = value.split("\t") if isinstance(value, str) else list(value)
+        if len(both) != 2:
+            raise TwofoldError(f"{place}: give {self.column}, two texts with a tab between them")
+        return Row(place, {self.first.column: both[0], self.second.column: both[1]})
+
+    def taken(self, row: Row) -> tuple[Any, Any]:
+        return row.text(self.first.column), row.text(self.second.column)
+
+
+@dataclass(frozen=True)
+class ApartField(TwoTexts):
+    """Each text is read by itself, within a limit and a frame of its own."""
+
+    def columns(self) -> dict[str, Field]:
+        return {SOURCE: self.first, SECOND: self.second}
+
+    def items(self, rows: Sequence[Row]) -> Encoded:
+        first, second = self.first.encode(rows), self.second.encode(rows)
+        return Encoded(list(zip(first.ids, second.ids, strict=True)), first.cut + second.cut)
+
+    def lengths(self, cache: Cache) -> NDArray[np.int64]:
+        both: NDArray[np.int64] = cache.columns[SOURCE].lengths + cache.columns[SECOND].lengths
+        return both
+
+    def length(self, item: tuple[Ids, Ids]) -> int:
+        return len(item[0]) + len(item[1])
+
+    def batch(self, items: Sequence[tuple[Ids, Ids]], progress: float = 0.0) -> Batch:
+        first, second = (make_batch(side, self.vocabulary, progress=progress) for side in zip(*items, strict=True))
+        return replace(first, second=second)
+
+
+@dataclass(frozen=True)
+class PairField(TwoTexts):
+    """Both texts are read as one; what is too long for both is taken from the longer one."""
+
+    frame: Frame
 
     def columns(self) -> dict[str, Field]:
         return {SOURCE: self.first, SECOND: SecondField(self)}
@@ -54,9 +96,6 @@ class PairField:
                 cut += 1
         return Encoded(pairs, cut)
 
-    def cached(self, cache: Cache, row: int) -> tuple[Ids, Ids]:
-        return cache.columns[SOURCE].row(row), cache.columns[SECOND].row(row)
-
     def lengths(self, cache: Cache) -> NDArray[np.int64]:
         both: NDArray[np.int64] = cache.columns[SOURCE].lengths + cache.columns[SECOND].lengths
         return np.minimum(both, self._room()) + self.first.limit - self._room()
@@ -66,16 +105,6 @@ class PairField:
 
     def batch(self, items: Sequence[tuple[Ids, Ids]], progress: float = 0.0) -> Batch:
         return make_joined_batch([self.frame.joining(*self._fitted(*one)) for one in items], self.vocabulary, progress)
-
-    def given(self, value: Any, place: str = "") -> Row:
-        """Two texts, or one with a tab between them."""
-        both = value.split("\t") if isinstance(value, str) else list(value)
-        if len(both) != 2:
-            raise TwofoldError(f"{place}: give {self.column}, two texts with a tab between them")
-        return Row(place, {self.first.column: both[0], self.second.column: both[1]})
-
-    def taken(self, row: Row) -> tuple[Any, Any]:
-        return row.text(self.first.column), row.text(self.second.column)
 
     def _room(self) -> int:
         return self.first.limit - len(self.frame) - len(self.frame.between)

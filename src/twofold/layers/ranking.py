@@ -94,8 +94,20 @@ def mean_of(states: Tensor, mask: Tensor) -> Tensor:
     return states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
 
 
+def side_by_side(first: Hidden, second: Hidden) -> Hidden:
+    """Two texts that were read each by itself, as if they had been read as one; its summary is the mean of theirs."""
+    states = summary = None
+    if first.states is not None and second.states is not None:
+        states = torch.cat([first.states, second.states], 1)
+    if first.summary is not None and second.summary is not None:
+        summary = (first.summary + second.summary) / 2
+    segments = [torch.full_like(one.mask, number, dtype=torch.long) for number, one in enumerate((first, second))]
+    mask = torch.cat([first.mask, second.mask], 1)
+    return Hidden(mask, states, summary, first.finish, segments=torch.cat(segments, 1))
+
+
 def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
-    """The mean state of each of two texts that were read as one: (rows, width) each."""
+    """The mean state of each of two texts: (rows, width) each."""
     if hidden.segments is None:
         raise ValueError("this Hidden has no segments: what was read was one text")
     states, second = hidden.need("states"), hidden.segments.bool()

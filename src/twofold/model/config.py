@@ -61,7 +61,7 @@ class ModelConfig:
     encoder: EncoderPart
     decoders: Mapping[str, DecoderSlot]
     source: str | tuple[str, ...]
-    """The column that is read, or two that are read as one text."""
+    """The column that is read, or two that are read as one text, or each by itself."""
     max_source: int
     max_target: int
     too_long: TooLong = "cut"
@@ -85,6 +85,8 @@ class ModelConfig:
     """How often a pair has the second text of another row, where a decoder learns to tell."""
     noise: Noise | None = None
     """What is done to the texts that a decoder must write as they were."""
+    apart: bool = False
+    """Whether each of two texts is read by itself."""
 
     def tokenizers(self) -> set[str]:
         """The names of the tokenizers it needs; a text that is read with a picture is cut as what is written."""
@@ -139,6 +141,8 @@ class ModelConfig:
             )
         if not isinstance(self.source, str) and writes & {*OF_WORDS, "text"}:
             raise TwofoldError("source: two texts are read as one by the decoders `label` and `tokens` only")
+        if self.apart and (isinstance(self.source, str) or writes != {"label"}):
+            raise TwofoldError("apart is for the decoder `label` over two texts: source: [a, b]")
         if self.noise and writes != {"text"}:
             raise TwofoldError("noise is for decoders that write texts")
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from twofold.data.corruption import Corruption
 from twofold.data.fields import SOURCE, SourceField, TextField
 from twofold.data.labels import LabelField
-from twofold.data.pairs import PairField
+from twofold.data.pairs import ApartField, PairField
 from twofold.data.picture_fields import CaptionField, MaskField, PictureField
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.data.words import TagsField, TreeField, WordsField
@@ -37,8 +37,12 @@ def _text_field(config: ModelConfig, tokenizer: TextTokenizer) -> SourceField:
     how, tail = (tokenizer, config.max_source, config.too_long), config.keep == "tail"
     frame = tokenizer.frame if config.frame else Frame()
     if not isinstance(config.source, str):
-        first = TextField(config.source[0], *how, keep_tail=tail)
-        pair = PairField(first, TextField(config.source[1], *how), tokenizer.frame)
+        around = tokenizer.frame if config.apart else Frame()
+        first, second = TextField(config.source[0], *how, around, tail), TextField(config.source[1], *how, around)
+        if config.apart:
+            _check_room(config.max_source, len(around), 1)
+            return ApartField(first, second)
+        pair = PairField(first, second, tokenizer.frame)
         _check_room(config.max_source, len(pair.frame) + len(pair.frame.between), 2)
         return pair
     _check_room(config.max_source, len(frame), 1)

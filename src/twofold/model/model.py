@@ -22,6 +22,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
+from twofold.layers.ranking import side_by_side
 from twofold.model import saved
 from twofold.model.config import ModelConfig
 from twofold.model.fields import corruption_of, source_field, target_field
@@ -177,7 +178,8 @@ class Model(Learner):
         return {name: self.decoder(name).count(target) for name, target in batch.targets.items()}
 
     def tokens(self, batch: Batch) -> int:
-        return int(batch.mask.sum()) + sum(self.counts(batch).values())
+        read = sum(int(one.mask.sum()) for one in (batch, batch.second) if one is not None)
+        return read + sum(self.counts(batch).values())
 
     # --- predicting ---
 
@@ -289,6 +291,8 @@ class Model(Learner):
 
     def _encoded(self, batch: Batch) -> Hidden:
         """What the encoder reads, with the places of words and of two texts in it."""
+        if batch.second is not None:
+            return side_by_side(self.encoder(batch), self.encoder(batch.second))
         return replace(self.encoder(batch), words=batch.words, segments=batch.segments)
 
     @torch.no_grad()

@@ -33,6 +33,8 @@ class DataConfig:
     """A jsonl, tsv, csv or text file, each also .gz, a `datasets` folder, or columns to plain text files."""
     source: str | tuple[str, ...] = "source"
     """The column or key to read, or two of them that are read as one text; words for `tags` and `tree`."""
+    apart: bool = False
+    """Of two texts: whether each is read by itself, as backbones made for single sentences know it, and not as one."""
     target: str | tuple[str, ...] = "target"
     """The column or key to write; for `tree` those of heads and relations."""
     dev: str | dict[str, str] | None = None
@@ -92,6 +94,7 @@ class TextRecipe(PairRecipe):
             keep=data.keep,
             strangers=data.strangers,
             noise=data.noise,
+            apart=data.apart,
         )
 
     def model(self, folder: Path) -> Model:
