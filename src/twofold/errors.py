@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class TwofoldError(Exception):
     """Something about the input, the settings or the machine that its owner can put right."""
+
+
+def listed(things: Sequence[str], most: int = 20) -> str:
+    """All of them, or the first ones and how many more there are."""
+    more = f" and {len(things) - most} more" if len(things) > most else ""
+    return f"{'; '.join(things[:most])}{more}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

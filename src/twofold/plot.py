@@ -38,12 +38,13 @@ def draw(
     decoder: str | None = None,
     prefix: str | None = None,
 ) -> None:
-    """Of several pictures, all with what was made of them; else where the decoder looked at the first input as it
-    wrote, or the mask that it painted over it."""
-    if model.config.picture and len(predictions) > 1:
+    """Of several pictures, or of one where nothing was looked at or painted, all with what was made of them; else
+    where the decoder looked at the first input as it wrote, or the mask that it painted over it."""
+    prediction = predictions[0]
+    shows = isinstance(prediction.output, Mask) or model.decoder(decoder).attends
+    if model.config.picture and (len(predictions) > 1 or not shows):
         draw_sheet(predictions[:SHEET], path)
         return
-    prediction = predictions[0]
     if isinstance(prediction.output, Mask):
         draw_mask(_picture(prediction.input), prediction.output, path)
         return

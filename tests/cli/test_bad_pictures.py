@@ -74,6 +74,16 @@ def skipping(tmp_path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("always:.*(left out|cannot be used):UserWarning")
+def test_a_bad_picture_among_good_ones_is_left_out_of_what_is_predicted(tmp_path: Path, skipping: Path) -> None:
+    good = tmp_path / "good" / "images" / "000.png"
+    bad = write_files(tmp_path, {"bad.png": b"no picture"}) / "bad.png"
+    result = run("predict", skipping, bad, good, "--json")
+    assert result.exit_code == 0
+    assert [one["input"] for one in json.loads(result.stdout)["predictions"]] == [str(good)]
+    assert str(bad) in result.stderr
+
+
+@pytest.mark.filterwarnings("always:.*(left out|cannot be used):UserWarning")
 @pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
 @pytest.mark.parametrize("name", BAD)
 def test_a_row_that_cannot_be_used_is_refused_or_left_out(

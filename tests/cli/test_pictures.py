@@ -153,6 +153,17 @@ def test_a_file_may_name_the_pictures(trained: Path, tmp_path: Path, ending: str
     assert found["predictions"][0]["output"] == found["predictions"][1]["output"]
 
 
+def test_a_table_names_pictures_of_its_own_folder_or_of_another(trained: Path, tmp_path: Path) -> None:
+    first, *_ = (trained / "shapes" / "rows.tsv").read_text().splitlines()[1].split("\t")
+    found = answer("predict", trained / "say", "--file", trained / "shapes" / "rows.tsv")
+    assert found["predictions"][0]["input"] == str(trained / "shapes" / first)
+    (tmp_path / "list.csv").write_text(f"image\n{first}\n")
+    again = answer("predict", trained / "say", "--file", tmp_path / "list.csv", "--pictures", trained / "shapes")
+    assert again["predictions"] == found["predictions"][:1]
+    (tmp_path / "list.csv").write_text("file,caption\na.png,a dog\n")
+    assert "no 'image' here" in refusal("predict", trained / "say", "--file", tmp_path / "list.csv")
+
+
 def test_a_caption_is_gone_on_with(trained: Path) -> None:
     path = trained / "shapes/000.png"
     found = answer("predict", trained / "go_on", path, "--prefix", "a blue", "--beam", "2", "--n-best", "2")
@@ -178,7 +189,6 @@ def test_where_a_model_looked_is_drawn(trained: Path, tmp_path: Path, name: str,
         (["say", "shapes/000.png", "--prefix", "a"], "this model reads no beginning of a text; train a `vit`"),
         (["paint", "shapes/000.png", "--prefix", "a"], "this model reads no beginning of a text; train a `vit`"),
         (["say", "shapes/000.png", "--masks", "out"], "--masks: what is asked writes text and paints no masks"),
-        (["rnn", "shapes/000.png", "--plot", "a.png"], "the decoder 'rnn' has no attention to show"),
         (["paint", "shapes/000.png", "--plot", "a.txt"], "a.txt: a picture ends in one of "),
         (["paint", "shapes/000.png", "--stream"], "the decoder 'main' does not write text"),
         (["paint", "shapes/rows.tsv"], "shapes/rows.tsv: not a PNG, JPEG, WEBP picture"),

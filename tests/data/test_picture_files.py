@@ -274,3 +274,12 @@ def test_the_fingerprint_tells_pictures_apart_and_minds_no_other_files(tmp_path:
     third = found()
     table.write_text(table.read_text().replace("\tx", "\tw"))
     assert len({first, second, third, found()}) == 4
+
+
+def test_a_name_without_ending_is_that_of_a_picture_and_of_one_only(tmp_path: Path) -> None:
+    files = {"dog.png": encoded(noise(3, 3)), "dog.txt": b"a dog", "rows.tsv": b"image\ndog\n"}
+    write_files(tmp_path, files)
+    assert [row.values["image"].name for row in read(tmp_path / "rows.tsv")] == ["dog.png"]
+    write_files(tmp_path, {"dog.jpg": encoded(noise(3, 3), "jpeg")})
+    with pytest.raises(TwofoldError, match=r"dog\.\w+: beside dog\.\w+; a table must name them with endings"):
+        read(tmp_path / "rows.tsv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -123,6 +124,17 @@ def test_more_tokens_than_the_backbone_knows(folder: Path) -> None:
     assert line == f"{folder} knows 160 tokens, the tokenizer {size}; use the backbone's own"
 
 
+def test_a_token_beyond_what_the_backbone_knows(folder: Path) -> None:
+    """As many tokens as there are vectors are not enough where one of them has a higher number."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    last = max(content["model"]["vocab"], key=content["model"]["vocab"].get)
+    content["model"]["vocab"][last] = 500
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    config = config_of(folder)
+    line = refused(lambda: config.build(vocabulary(len(config.own_tokenizer())), STATES))
+    assert line == f"{folder} knows 160 tokens, the tokenizer 501; use the backbone's own"
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"model_type": "no-such-type"}', '{"model_type": 3}'])
 def test_a_damaged_config(content: str, folder: Path) -> None:
     (folder / "config.json").write_text(content)
@@ -163,14 +175,18 @@ def test_weights_that_are_not_all_there(folder: Path) -> None:
     lost = ["encoder.layer.1.output.dense.weight", "encoder.layer.1.output.dense.bias"]
     save_file({name: value for name, value in tensors.items() if name not in lost}, file, {"format": "pt"})
     line = refused(lambda: build_and_fill(config_of(folder)))
-    assert line.startswith(f"{folder}: its weights lack {lost[0]}, {lost[1]}, or have them in another size; {FOLDER}")
+    shapes = [tuple(tensors[name].shape) for name in lost]
+    each = "; ".join(f"{name} {shape}, not there" for name, shape in zip(lost, shapes, strict=True))
+    assert line.startswith(f"{folder}: its weights do not fit: {each}; {FOLDER}")
 
 
 def test_weights_of_another_size(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     change(folder / "config.json", intermediate_size=48)
     line = refused(lambda: build_and_fill(config_of(folder)))
-    assert "its weights lack encoder.layer.0.intermediate.dense.weight, " in line
-    assert " and 3 more, or have them in another size" in line
+    assert re.search(
+        r"do not fit: encoder\.layer\.0\.intermediate\.dense\.weight \(48, \d+\), there \(\d+, \d+\); ", line
+    )
+    assert line.count(", there (") == 6
     assert capfd.readouterr() == ("", "")
 
 

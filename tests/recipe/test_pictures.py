@@ -198,3 +198,20 @@ def test_a_decoder_that_does_not_fit_its_encoder_or_classes_is_one_line(
     folder = write_files(tmp_path / "p", squares_files(2))
     with pytest.raises(TwofoldError, match=said):
         train(Recipe.of(segmenting(folder, decoder=decoder)), tmp_path / "run")
+
+
+def test_what_reads_a_beginning_is_started_from_with_its_own_tokens(tmp_path: Path) -> None:
+    recipe = captioning(write_shapes(tmp_path / "a", 8), "vit", "transformer", encoder={"prefix": True})
+    train(Recipe.of(recipe), tmp_path / "first")
+    first = twofold.load(tmp_path / "first", "cpu")
+    other = write_shapes(tmp_path / "b", 8, name="rows.tsv")
+    other.write_text(other.read_text().replace("a ", "one "))  # other words, perhaps as many tokens
+    again = {**captioning(other, "vit", "transformer"), "encoder": str(tmp_path / "first")}
+    model: Any = Recipe.of(again).model(tmp_path / "tokenizers")
+    assert model.tokenizers["main"].fingerprint() == first.tokenizers["main"].fingerprint()
+    assert torch.equal(model.encoder.embedding.weight, first.encoder.embedding.weight)
+    labelled = {**again, "decoder": {"kind": "label"}, "data": {"train": str(other), "target": "caption"}}
+    labels: Any = Recipe.of(labelled).model(tmp_path / "tokenizers")  # nothing is begun where no text is written
+    assert not labels.tokenizers
+    assert torch.equal(labels.encoder.norm.weight, first.encoder.norm.weight)
+    assert torch.equal(labels.encoder.stem.weight, first.encoder.stem.weight)

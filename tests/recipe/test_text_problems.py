@@ -246,6 +246,12 @@ def test_only_the_labels_of_two_texts_are_read_apart(data: dict[str, Any], write
         Recipe.of(recipe("none", {**data, "apart": True}, writes))
 
 
+def test_two_texts_that_are_read_apart_have_no_first_token() -> None:
+    _, data, writes, _ = TASKS["apart"]
+    with pytest.raises(TwofoldError, match=r"^apart: two texts .* no first token in common; reduction: mean"):
+        Recipe.of(recipe("none", data, {**writes, "reduction": "first"}))
+
+
 def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_path: Path) -> None:
     make, data, writes, _ = TASKS["tags"]
     rows = rows_of(make, 20, 1)

@@ -117,14 +117,32 @@ def test_weights_that_do_not_fit_stay_as_they_are_where_that_is_asked_for(tmp_pa
     rows, (data, writes) = write(tmp_path, coloured, 30), LABEL
     content = recipe(rows, data, writes, max_steps=2)
     content |= {"encoder": {**READS, "layers": 3}, "start": str(pretrained), "start_anyway": True}
-    model = begun(content, tmp_path)
+    with pytest.warns(
+        UserWarning, match=r"does not fit in all; these stay as they are: encoder\.blocks\.2\.\S+ \(.*not there"
+    ):
+        model = begun(content, tmp_path)
     torch.manual_seed(1)
     drawn = encoder_of(Model(model.config, model.tokenizers))
     theirs = encoder_of(twofold.load(pretrained, "cpu"))
     for name, value in encoder_of(model).items():
         assert torch.equal(value, theirs[name] if name in theirs else drawn[name])
     assert any(name.startswith("blocks.2") for name in drawn)
-    train(Recipe.of(content), tmp_path / "run")
+    content["encoder"] = {**READS, "width": 16, "feed_forward": 12}
+    with pytest.raises(TwofoldError, match=r"^start: nothing of .* fits: encoder\."):
+        begun(content, tmp_path / "none")
+
+
+def test_a_backbone_keeps_its_own_tokens_where_other_weights_need_not_fit(tmp_path: Path, pretrained: Path) -> None:
+    folder = save("bert", tmp_path / "bert")
+    content = recipe(write(tmp_path, coloured, 20), *LABEL, max_steps=2)
+    content |= {"encoder": str(folder)}  # a folder of transformers is an encoder too
+    own = tokenizer_of(begun(content, tmp_path / "own")).fingerprint()
+    content |= {"encoder": {"kind": "pretrained", "name": str(folder)}, "start": str(pretrained)}
+    with pytest.raises(TwofoldError, match=r"start: nothing of .* fits"):
+        begun({**content, "start_anyway": True}, tmp_path / "run")
+    kept = Recipe.of({**content, "start_anyway": True}).own_tokenizer()
+    assert kept is not None
+    assert kept.fingerprint() == own
 
 
 def test_the_decoders_of_the_other_model_are_not_taken(tmp_path: Path) -> None:

@@ -203,3 +203,14 @@ def test_a_model_of_which_nothing_would_learn_is_refused(tmp_path: Path) -> None
     with pytest.raises(TwofoldError, match=r"train\.freeze=encoder: nothing else of this model learns"):
         train(Recipe.of(content), tmp_path / "run")
     train(Recipe.of({**content, "train": {**content["train"], "freeze": "gradual"}}), tmp_path / "gradual")
+
+
+def test_stages_that_have_not_thawed_read_as_when_they_answer(tmp_path: Path) -> None:
+    """Their statistics stay, while those of the stages above them move."""
+    content = segmenting(write_files(tmp_path / "p", squares_files(8)), train={"freeze": "gradual", "thawed_by": 1.0})
+    trainer = trainer_of({**content, "train": {**content["train"], "max_steps": 3}}, tmp_path / "run")
+    before = kept(trainer.model)
+    trainer.run()
+    changed = {name for name, value in kept(trainer.model).items() if not torch.equal(value, before[name])}
+    assert not [name for name in changed if name.startswith("0.stem.")]
+    assert "0.stages.1.0.second.norm.running_mean" in changed

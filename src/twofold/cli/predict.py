@@ -29,6 +29,7 @@ SHOWN = 9
     type=click.Path(path_type=Path),
     help="Tags and trees: write the sentences into this file, all else as it stands in --file, if that is CoNLL-U.",
 )
+@click.option("--pictures", help="With a table in --file: the folder or archive of its pictures; else the table's own.")
 @click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
 @click.option("--prefix", help="Pictures: how the caption begins, for a model that was trained to go on from there.")
 @click.option("--masks", type=click.Path(path_type=Path), help="Pictures: write the masks into this folder, as .png")
@@ -45,6 +46,7 @@ def predict(
     inputs: tuple[str, ...],
     file: str | None,
     conllu: Path | None,
+    pictures: str | None,
     stream: bool,
     prefix: str | None,
     masks: Path | None,
@@ -93,8 +95,10 @@ def predict(
         return
     blocks: list[str | None] = [None] * len(texts)
     if file:
-        read, of_file = _read(file, loaded)
+        read, of_file = _read(file, pictures, loaded)
         texts, blocks = texts + read, blocks + of_file
+    if loaded.config.picture and loaded.config.picture.broken == "skip":
+        texts = [one for one in texts if loaded.source.encode([loaded.source.given(one, str(one))]).ids[0]]
     loaded.decoder(decoder)
     paths = _mask_paths(loaded, texts, masks, decoder) if masks else []
     found: list[dict[str, Any]] = []
@@ -148,14 +152,18 @@ def _refuse_pictures(inputs: tuple[str, ...]) -> None:
             raise TwofoldError(f"{one}: a picture, but this model reads texts")
 
 
-def _read(file: str, model: Any) -> tuple[list[Any], list[str | None]]:
+def _read(file: str, pictures: str | None, model: Any) -> tuple[list[Any], list[str | None]]:
     """What is to be read, and where the file is CoNLL-U its sentences as they stand."""
     from twofold.data.files import read_rows
 
     columns, rows = model.source.given("\t").values.keys(), list(read_rows(file))
     if "text" in rows[0].values and not columns <= rows[0].values.keys():  # plain lines
         rows = [model.source.given(row.text("text"), row.place) for row in rows]
-    return [model.source.taken(row) for row in rows], [row.values.get("conllu") for row in rows]
+    elif model.config.picture:
+        column, folder = model.source.column, pictures or os.path.dirname(file)
+        rows = [model.source.given(os.path.join(folder, str(row.text(column))), row.place) for row in rows]
+    taken = [row.values[model.source.column] if model.config.picture else model.source.taken(row) for row in rows]
+    return taken, [row.values.get("conllu") for row in rows]
 
 
 def _sentences(model: Any, predictions: Any, blocks: list[str | None], decoder: str | None) -> list[str]:

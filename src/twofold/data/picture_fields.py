@@ -94,7 +94,7 @@ class PictureField:
 
     def taken(self, row: Row) -> Any:
         """The same out of a row."""
-        return row.values[self.column]
+        return self.picture(row)
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The height and width in which each picture is read; reading it whole shows whether it can be."""

@@ -126,7 +126,7 @@ def read_pictures(where: str, pictures: str | None, image: str, mask: str | None
             others = {key: value for key, value in row.values.items() if key not in (image, mask)}
             named = {key: name for key in (image, mask) if isinstance(name := row.values.get(key or ""), str) and name}
             if any(not name.lower().endswith(ENDINGS) for name in named.values()):  # a table may leave them out
-                endings = endings or {name.rpartition(".")[0]: name for name in files.names()}
+                endings = endings or _by_stem(files)
                 named = {key: endings.get(name, name) for key, name in named.items()}
             yield Row(row.place, {**others, **{str(key): Picture(files, name) for key, name in named.items()}})
         return
@@ -149,6 +149,18 @@ def pictures_fingerprint(where: str, pictures: str | None, image: str, mask: str
     named = [one.name for row in rows for one in row.values.values() if isinstance(one, Picture)]
     table = "" if find_files(where) else fingerprint(where)
     return f"{table} {files_of(where, pictures).fingerprint(named)}"
+
+
+def _by_stem(files: Files) -> dict[str, str]:
+    """Pictures by their names without endings."""
+    found: dict[str, str] = {}
+    for name in files.names():
+        if name.lower().endswith(ENDINGS):
+            stem = name.rpartition(".")[0]
+            if stem in found:
+                raise TwofoldError(f"{files.place(name)}: beside {found[stem]}; a table must name them with endings")
+            found[stem] = name
+    return found
 
 
 def _stem(name: str, folder: str) -> str:

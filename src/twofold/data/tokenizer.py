@@ -93,6 +93,7 @@ class TextTokenizer:
         if len(ids) < len(SPECIAL):
             raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(dict.fromkeys(names))}")
         self.pad, self.unknown, self.start, self.end, self.separator = ids
+        self._size = max(tokenizer.get_vocab().values()) + 1
         self.frame = Frame((self.start,), (self.end,)) if frame is None else frame
         masks = [tokenizer.token_to_id(one) for one in MASKS]
         self.mask: int = next((one for one in masks if one is not None), self.unknown)
@@ -156,8 +157,8 @@ class TextTokenizer:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def __len__(self) -> int:
-        size: int = self._tokenizer.get_vocab_size()
-        return size
+        """One more than the highest id; a tokenizer from elsewhere may leave ids out."""
+        return self._size
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without start and end."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from twofold.config import EncoderPart
 from twofold.data.packages import checked, packaged_folder
 from twofold.data.tokenizer import Frame, TextTokenizer
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, listed
 from twofold.layers.dropout import dropout
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
@@ -32,7 +32,7 @@ DEFAULT_FILES = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 REMEDY = "pip install 'twofold[default]'"
-FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors, or a hub id"
+FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors (see `twofold import`), or a hub id"
 SAFELY: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
 WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 """What architectures call the width of their states."""
@@ -241,12 +241,12 @@ def _pretrained(name: str, settings: Any) -> Any:
     how = {**SAFELY, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     whole, found = AutoModel.from_pretrained(folder_of(name), config=settings, **how)
     reader = _text_reader(whole)
-    made_up = {*found["missing_keys"], *(one for one, *_ in found["mismatched_keys"])}
+    shapes = {one: f"there {tuple(theirs)}" for one, theirs, _ in found["mismatched_keys"]}
+    made_up = dict.fromkeys(found["missing_keys"], "not there") | shapes
     kept, named = set(map(id, reader.parameters())), whole.named_parameters(remove_duplicate=False)
-    lost = [one for one, value in named if one in made_up and id(value) in kept]
+    lost = [f"{one} {tuple(v.shape)}, {made_up[one]}" for one, v in named if one in made_up and id(v) in kept]
     if lost:
-        some = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
-        raise TwofoldError(f"{name}: its weights lack {some}, or have them in another size; {FOLDER}")
+        raise TwofoldError(f"{name}: its weights do not fit: {listed(lost)}; {FOLDER}")
     return reader
 
 

@@ -7,14 +7,15 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from twofold import storage
 from twofold.config import EncoderPart
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, listed
 from twofold.layers.convolutions import channels_last, read_pyramid
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
@@ -81,8 +82,7 @@ class Config(EncoderPart):
             if value is not None and value.shape != own[name].shape
         ]
         if wrong:
-            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-            raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {'; '.join(wrong[:5])}{more}")
+            raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {listed(wrong)}")
         encoder.get_submodule("network").load_state_dict(given)
 
 
@@ -100,6 +100,10 @@ class TimmEncoder(Encoder):
         self.network.train(mode and not self.frozen)  # what does not learn does not count statistics either
         return self
 
+    def levels(self) -> list[list[nn.Parameter]]:
+        found = [list(child.parameters()) for child in self.network.children()]
+        return [level for level in found if level]
+
     def forward(self, batch: Batch) -> Hidden:
         pixels = batch.picture()
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
@@ -114,9 +118,10 @@ def _network(name: str, **settings: Any) -> Any:
         raise TwofoldError("encoder.kind=timm needs `pip install 'twofold[timm]'`") from None
     try:
         return timm.create_model(name, features_only=True, **{"pretrained": False, **settings})
-    except RuntimeError as error:
+    except Exception as error:  # timm and the hub raise many kinds
         if "Unknown model" in str(error):
             raise TwofoldError(
                 f"encoder.name={name}: timm has no such network; timm.list_models() names them"
             ) from None
-        raise
+        reason = shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
+        raise TwofoldError(f"encoder.name={name}: timm could not make it ({reason})") from error

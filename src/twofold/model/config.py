@@ -143,6 +143,8 @@ class ModelConfig:
             raise TwofoldError("source: two texts are read as one by the decoders `label` and `tokens` only")
         if self.apart and (isinstance(self.source, str) or writes != {"label"}):
             raise TwofoldError("apart is for the decoder `label` over two texts: source: [a, b]")
+        if self.apart and any(getattr(slot.part, "reduction", None) == "first" for slot in self.decoders.values()):
+            raise TwofoldError("apart: two texts that are read apart have no first token in common; reduction: mean")
         if self.noise and writes != {"text"}:
             raise TwofoldError("noise is for decoders that write texts")
 

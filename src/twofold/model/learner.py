@@ -30,11 +30,12 @@ class Learner(nn.Module):
         return any(one.requires_grad for tower in self.towers() for one in tower.parameters())
 
     def train(self, mode: bool = True) -> Self:
-        """Go over to training; what reads and does not learn stays as it is when it answers."""
+        """Go over to training; of what reads, each layer that does not learn stays as it is when it answers."""
         super().train(mode)
-        for tower in self.towers():
-            if not any(one.requires_grad for one in tower.parameters()):
-                tower.eval()
+        for layer in (layer for tower in self.towers() for layer in tower.modules()):
+            parameters = list(layer.parameters())
+            if parameters and not any(one.requires_grad for one in parameters):
+                layer.eval()
         return self
 
     @property

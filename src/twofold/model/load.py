@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ def load(name: str | Path, allow_code: bool = False) -> Model | Ranker:
         folder.exists()
     except OSError as error:  # a name that no folder can have
         raise TwofoldError(f"{name}: no such model ({error.strerror})") from None
-    if str(name) in (DEFAULT, MULTILINGUAL) or _is_backbone(folder):
+    if str(name) in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder):
         return zero_shot(str(name))
     on_hub = str(name).count("/") == 1 and not folder.is_absolute() and not str(name).startswith(".")
     if on_hub and not folder.exists() and not folder.parent.is_dir():  # a typing error in runs/... is no owner/name
@@ -72,17 +71,6 @@ def _folder(name: str) -> str:
     from twofold.encoders.pretrained import folder_of
 
     return folder_of(name)
-
-
-def _is_backbone(folder: Path) -> bool:
-    """Whether it is a folder that transformers would load."""
-    file = folder / saved.CONFIG
-    if not file.is_file():
-        return False
-    try:
-        return "model_type" in json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return False
 
 
 def _pooling(name: str) -> tuple[str, int]:

@@ -103,7 +103,7 @@ class Model(Learner):
         """Begin with the weights of another model's encoder, all of which must fit unless `anyway`."""
         path = saved.read(Path(folder), allow_code=False).path
         theirs = {name: one for name, one in saved.read_weights(path).items() if name.startswith("encoder.")}
-        saved.take(self, theirs, path, saved.NOTHING if anyway else "encoder.")
+        saved.take(self, theirs, path, anyway)
 
     # --- learning ---
 
@@ -196,17 +196,19 @@ class Model(Learner):
     @torch.no_grad()
     def predict(
         self,
-        inputs: Sequence[Input] | str,
+        inputs: Sequence[Input] | Input,
         options: GenerateOptions | None = None,
         decoder: str | None = None,
         report: Report | None = None,
         prefix: str | None = None,
     ) -> list[Prediction]:
-        """One prediction for each input, in order; `inputs` may be a single text or path.
+        """One prediction for each input, in order; `inputs` may be a single text, path or picture.
 
         prefix: how captions begin, which a model that was trained for it goes on from
         """
-        given: Sequence[Input] = [inputs] if isinstance(inputs, str) else inputs
+        shown = isinstance(self.source, PictureField)
+        single = not isinstance(inputs, list | tuple) if shown else isinstance(inputs, str)
+        given: Sequence[Input] = [inputs] if single else inputs
         options = options or self.config.generate
         part, output = self.decoder(decoder), self._writes[self.decoder_name(decoder)]
         items = self._reads.read(self._rows(given, prefix))

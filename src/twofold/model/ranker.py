@@ -28,7 +28,6 @@ from twofold.model.candidates import Candidates, Text, best, different
 from twofold.model.config import MAIN, RankerConfig
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.ranking import Pieces, add_gradients, losses_of
-from twofold.model.saved import NOTHING
 from twofold.progress import Report
 from twofold.results import Hit, Hits
 from twofold.types import Batch, Contexts, DecoderConfig, Encoder, EncoderConfig, Loss, RankingHead, Vocabulary
@@ -121,7 +120,7 @@ class Ranker(Learner):
         if not towers:  # a model with one tower serves both
             read = {name: one for name, one in theirs.items() if name.startswith("encoder.")}
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): one for name, one in read.items()}
-        saved.take(self, theirs, path, NOTHING if anyway else "encoder.")
+        saved.take(self, theirs, path, anyway)
 
     def joint(self, batch: Batch) -> Tensor:
         """The scores of contexts and candidates that are read as one text: (rows,)."""

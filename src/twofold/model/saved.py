@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,14 @@ from torch import Tensor, nn
 
 from twofold import storage
 from twofold.config import structure, unstructure
+from twofold.data.fields import SOURCE
 from twofold.data.tokenizer import TextTokenizer
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, listed
 from twofold.model.config import ModelConfig, RankerConfig
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
-NOTHING = "nothing."
-"""What no weight's name begins with."""
-
 
 FAMILIES: dict[str, type[ModelConfig] | type[RankerConfig]] = {"text": ModelConfig, "ranking": RankerConfig}
 
@@ -35,6 +34,23 @@ class Saved:
     """Where the model lies: a training folder holds it in `model/`."""
     config: ModelConfig | RankerConfig
     tokenizers: dict[str, TextTokenizer]
+
+    @property
+    def reads(self) -> TextTokenizer | None:
+        """That of the texts which its encoder reads; what is read beside a picture is cut as what is written."""
+        beside_a_picture = getattr(self.config.encoder, "prefix", False)
+        return self.tokenizers.get(SOURCE, next(iter(self.tokenizers.values())) if beside_a_picture else None)
+
+
+def is_backbone(folder: Path) -> bool:
+    """Whether it is a folder that transformers would load."""
+    file = folder / CONFIG
+    if not file.is_file():
+        return False
+    try:
+        return "model_type" in json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False
 
 
 def write(
@@ -110,29 +126,31 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         if name in tensors and tensors[name].shape != own[name].shape
     ]
     if wrong:
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise TwofoldError(f"{path}: does not fit the model: {'; '.join(wrong[:5])}{more}")
+        raise TwofoldError(f"{path}: does not fit the model: {listed(wrong)}")
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
 
 
-def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, must_fit: str = "encoder.") -> None:
-    """Begin with the weights of another model as far as they fit; those under `must_fit` must."""
+def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: bool = False) -> None:
+    """Begin with the weights of another model as far as they fit; all of the encoder must unless `anyway`."""
     own = unique_tensors(model)
-    taken = {n: theirs[n] if n in theirs and theirs[n].shape == v.shape else v for n, v in own.items()}
+    taken = {n: theirs[n] for n, v in own.items() if n in theirs and theirs[n].shape == v.shape}
     wrong = [
         f"{name} {tuple(own[name].shape)}"
         + (f", there {tuple(theirs[name].shape)}" if name in theirs else ", not there")
         for name in own
-        if name.startswith(must_fit) and taken[name] is own[name]
+        if name.startswith("encoder.") and name not in taken
     ]
-    if wrong:
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+    if wrong and not anyway:
         raise TwofoldError(
-            f"start: {path} does not fit: {'; '.join(wrong[:5])}{more}; start from a model of the same encoder, or set "
+            f"start: {path} does not fit: {listed(wrong)}; start from a model of the same encoder, or set "
             "start_anyway=true to leave these as they are"
         )
-    fill(model, taken, path)
+    if wrong and not any(name.startswith("encoder.") for name in taken):
+        raise TwofoldError(f"start: nothing of {path} fits: {listed(wrong)}")
+    if wrong:
+        warnings.warn(f"start: {path} does not fit in all; these stay as they are: {listed(wrong)}", stacklevel=4)
+    fill(model, {**own, **taken}, path)
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -10,15 +10,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.config import EncoderPart, Part, RankingPart, Role, part_config, structure, unstructure
+from twofold.config import DecoderPart, EncoderPart, Part, RankingPart, Role, part_config, structure, unstructure
 from twofold.data.cache import Cache
-from twofold.data.fields import SOURCE
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.evaluation import metric_names
 from twofold.model import Learner
-from twofold.model.saved import read
+from twofold.model.saved import is_backbone, read
 from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
@@ -75,12 +74,12 @@ class Recipe:
 
     def own_tokenizer(self) -> TextTokenizer | None:
         """The tokenizer that belongs to the weights it starts from, if there are any."""
-        if self.start:
-            found = read(Path(self.start), allow_code=False).tokenizers.get(SOURCE)
-            if found is not None:
-                return found
+        theirs = read(Path(self.start), allow_code=False).reads if self.start else None
+        if theirs is not None and not self.start_anyway:
+            return theirs
+        # Weights that need not fit may belong to other tokens than those of a backbone.
         own: TextTokenizer | None = self.encoder.own_tokenizer()
-        return own
+        return own or theirs
 
     # --- what `train` asks, in this order ---
 
@@ -124,8 +123,19 @@ def _with_encoder(content: dict[str, Any]) -> dict[str, Any]:
         return content
     if content.get("start") not in (None, folder):
         raise TwofoldError(f"recipe.start: {content['start']}, but the encoder is {folder}; give one of the two")
+    if is_backbone(Path(folder)):
+        return {**content, "encoder": {"kind": "pretrained", "name": folder}}
     settings = unstructure(read(Path(folder), allow_code=False).config.encoder)
+    several = content.get("decoders")
+    written = [content.get("decoder"), *(several.values() if isinstance(several, dict) else ())]
+    if settings.get("prefix") and not any(_writes_text(one) for one in written):
+        settings["prefix"] = False  # there is no text that could be begun
     return {**content, "encoder": settings, "start": folder}
+
+
+def _writes_text(content: Any) -> bool:
+    part = _part("decoders", content)
+    return isinstance(part, type) and issubclass(part, DecoderPart) and part.writes == "text"
 
 
 def _kind(content: Mapping[str, Any]) -> type[Recipe]:

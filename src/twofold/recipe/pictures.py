@@ -108,7 +108,11 @@ class PictureRecipe(PairRecipe):
         config = self.model_config()
         written = {name: slot.target for name, slot in config.decoders.items() if slot.part.writes == "text"}
         columns = {name: "\t".join([one] if isinstance(one, str) else one) for name, one in written.items()}
-        tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts) if columns else {}
+        own = self.own_tokenizer()
+        if own is not None:  # the weights it starts from belong to its tokens
+            tokenizers = dict.fromkeys(columns, own)
+        else:
+            tokenizers = make_tokenizers(self.tokenizer, columns, folder, self._texts) if columns else {}
         return self.built(config, tokenizers, self._read(self.data.train))
 
     def cache(self, model: Model) -> Cache:

@@ -50,18 +50,22 @@ class Freezing:
     def __init__(self, model: Learner, config: TrainConfig) -> None:
         self.model, self.config = model, config
         self.levels = [[one for one in level if one.requires_grad] for level in _from_the_top(model)]
+        self.thawed: int | None = None
 
     def at(self, progress: float) -> None:
         """Let those learn that are to when `progress` of the training is done."""
         if self.config.freeze == "none":
             return
-        did, thawed = self.model.encoder_learns, 0
+        thawed = 0
         if self.config.freeze == "gradual":
             thawed = int(progress / self.config.thawed_by * len(self.levels) + 1e-9)  # 0.6 / 0.8 * 4 is not quite 3
+        if thawed == self.thawed:
+            return
+        self.thawed = thawed
         for number, level in enumerate(self.levels):
             for parameter in level:
                 parameter.requires_grad_(number < thawed)
-        if self.model.training and self.model.encoder_learns != did:
+        if self.model.training:
             self.model.train()
 
 
