@@ -114,7 +114,7 @@ def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
         for axes, mask in zip(places, masks, strict=False):
             _paint(axes, mask)
         for axes, text in zip(places, canvas.shown(texts), strict=False):
-            axes.set_title(text, fontsize=8, y=0, va="top")
+            axes.set_title(text, fontsize=8, y=0, pad=-4, va="top")
         if masks:
             canvas.name_classes(names, masks[0].names)
 
