@@ -24,7 +24,7 @@ def save(name: str, measured: dict[str, Any]) -> None:
 
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_named(sys.argv[1:])]),
         "machine": f"{os.cpu_count()} cores {platform.machine()}, {torch.get_num_threads()} thread(s)",
         "torch": torch.__version__.split("+")[0],
     }
@@ -32,6 +32,15 @@ def save(name: str, measured: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**about, **measured}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+def _named(arguments: Sequence[str]) -> list[str]:
+    """What was asked for, without the folder of the trainings, which is this machine's own."""
+    kept = list(arguments)
+    if "--runs" in kept:
+        place = kept.index("--runs")
+        del kept[place : place + 2]
+    return kept
 
 
 def need(*parts: str) -> Path:

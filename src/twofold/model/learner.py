@@ -24,11 +24,6 @@ class Learner(nn.Module):
         """All that reads."""
         return [self.encoder]
 
-    @property
-    def encoder_learns(self) -> bool:
-        """Whether some parameter of what reads does."""
-        return any(one.requires_grad for tower in self.towers() for one in tower.parameters())
-
     def train(self, mode: bool = True) -> Self:
         """Go over to training; of what reads, each layer that does not learn stays as it is when it answers."""
         super().train(mode)
