@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any, cast
@@ -16,8 +17,10 @@ from tests.test_contracts import kinds_of
 from tests.texts import small_reader, without_dropout
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.label import LabelDecoder
+from twofold.errors import TwofoldError
 from twofold.layers.ranking import means_of_both
-from twofold.model import Model
+from twofold.model import Model, ModelConfig
+from twofold.model.config import DecoderSlot
 from twofold.types import Batch, Classes, Hidden, HiddenSpec, Numbers, Target
 
 WIDTH = 6
@@ -182,7 +185,7 @@ def test_more_padding_changes_no_loss(tokenizer: TextTokenizer) -> None:
 
 def test_texts_that_are_read_apart_do_not_see_each_other(tokenizer: TextTokenizer) -> None:
     """The means of both are those of each text read alone, whatever stands beside it."""
-    parts = encoder("transformer", dropout=0.0), decoder("label", answers="number", compare=True, dropout=0.0)
+    parts = encoder("transformer", dropout=0.0), decoder("label", answers="number", compare="features", dropout=0.0)
     settings = {**ANSWERS["number"], "source": ("text", "other"), "apart": True}
     model = small_reader(tokenizer, *parts, "label", **settings).eval()
     pairs = [{"text": one, "other": other, "label": 1.0} for one, other in zip(TEXTS, TEXTS[::-1], strict=True)]
@@ -196,3 +199,28 @@ def test_texts_that_are_read_apart_do_not_see_each_other(tokenizer: TextTokenize
     assert model.tokens(batch) == int(batch.mask.sum() + batch.second.mask.sum()) + len(TEXTS)
     first, second = model.predict([("seven", "a b c"), ("seven", "삼백")])
     assert first.output != second.output
+
+
+def test_a_cosine_alone_starts_as_the_backbone_orders_its_pairs(tokenizer: TextTokenizer) -> None:
+    """Nothing learned yet, and the nearer the means of two texts the larger the number."""
+    reads, writes = encoder("transformer", dropout=0.0), decoder("label", answers="number", compare="cosine")
+    slots = {"main": DecoderSlot(writes, "label")}
+    settings: dict[str, Any] = {"max_source": 30, "max_target": 30, "frame": True, "apart": True, **ANSWERS["number"]}
+    config = ModelConfig(reads, slots, source=("text", "other"), **settings)
+    model = Model(config, {"source": tokenizer}).eval()
+    pairs = list(itertools.product(TEXTS, TEXTS))
+    states = [model.encoder(model.batch([{"text": one, "other": one}], targets=False)).need("states") for one in TEXTS]
+    means = F.normalize(torch.stack([one[0].mean(0) for one in states]), dim=-1)
+    found = torch.tensor([float(one.output) for one in model.predict(pairs)])
+    mean, deviation = ANSWERS["number"]["numbers"]["main"]
+    expected = (means @ means.T).flatten() * math.sqrt(12) - math.sqrt(3)
+    torch.testing.assert_close(found, expected * deviation + mean, atol=1e-4, rtol=1e-4)
+    batch = model.train().batch([{"text": one, "other": other, "label": 1.0} for one, other in pairs])
+    model.backward(batch, model.counts(batch))
+    assert not [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]
+
+
+@pytest.mark.parametrize("setting", [{"reduction": "first"}, {"hidden": 8}])
+def test_a_cosine_alone_has_nothing_to_reduce(setting: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TwofoldError), match="compare: cosine reads nothing but the cosine of two means"):
+        decoder("label", answers="number", compare="cosine", **setting)

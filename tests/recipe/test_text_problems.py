@@ -49,7 +49,13 @@ TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
     "apart": (
         overlapping,
         {"source": ["one", "other"], "apart": True, "target": "score"},
-        {"kind": "label", "answers": "number", "compare": True, "dropout": 0.0},
+        {"kind": "label", "answers": "number", "compare": "features", "dropout": 0.0},
+        120,
+    ),
+    "cosine": (
+        overlapping,
+        {"source": ["one", "other"], "apart": True, "target": "score"},
+        {"kind": "label", "answers": "number", "compare": "cosine"},
         120,
     ),
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}, 50),
@@ -97,7 +103,7 @@ def test_any_number_of_labels_is_learned(tmp_path: Path) -> None:
     assert [sorted(labels) for labels in found] == [[], ["blue", "red"], ["blue", "green", "red"]]
 
 
-@pytest.mark.parametrize("task", ["number", "apart"])
+@pytest.mark.parametrize("task", ["number", "apart", "cosine"])
 def test_how_many_words_two_texts_share_is_learned(tmp_path: Path, task: str) -> None:
     run, dev = trained(task, tmp_path)
     metrics = twofold.evaluate(run, dev).metrics
@@ -225,7 +231,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, 
 def test_a_recipe_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
     for data, writes in (
         ({"source": ["one", "other"], "target": "score", "keep": "tail"}, {"kind": "label", "answers": "number"}),
-        ({"source": ["one", "other"], "target": "score", "apart": True}, {"kind": "label", "compare": True}),
+        ({"source": ["one", "other"], "target": "score", "apart": True}, {"kind": "label", "compare": "features"}),
         ({"source": "words"}, SEVERAL),
         ({"source": ["a", "b"]}, {"g": {"kind": "tokens"}, "t": {"kind": "label", "target": "stranger"}}),
         ({"source": "words", "target": ["heads", "relations"]}, TREE),

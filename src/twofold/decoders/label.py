@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from twofold.config import DecoderPart, Writes
 from twofold.layers.heads import Head
@@ -25,9 +26,9 @@ class Config(DecoderPart):
     """Exactly one label, any number of them, or a number such as a similarity."""
     reduction: Reduction = "mean"
     """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
-    compare: bool = False
-    """Over two texts: whether the vector is joined by what their means have in common and where they differ. A backbone
-    that was made for such means starts from there."""
+    compare: Literal["none", "cosine", "features"] = "none"
+    """Over two texts: what their means tell. cosine: how near they are is all that counts, and a backbone that was made
+    for it starts from there; features: what they have in common and where they differ joins that vector."""
     hidden: int | None = None
     """Width of a layer between that vector and the labels, if there is one."""
     dropout: float = 0.1
@@ -35,9 +36,13 @@ class Config(DecoderPart):
     label_smoothing: float = 0.0
     """With one label: how much of the probability is spread over all of them."""
 
+    def __post_init__(self) -> None:
+        if self.compare == "cosine" and (self.reduction != "mean" or self.hidden):
+            raise ValueError("compare: cosine reads nothing but the cosine of two means; leave out reduction, hidden")
+
     def needs(self) -> frozenset[str]:
         reduced = ["summary"] if self.reduction == "summary" else ["states", "finish"]
-        return frozenset([*reduced, "states"] if self.compare else reduced)
+        return frozenset(reduced if self.compare == "none" else [*reduced, "states"])
 
     def build(self, spec: HiddenSpec, output: Classes | Numbers) -> LabelDecoder:
         return LabelDecoder(self, spec, output)
@@ -53,10 +58,14 @@ class LabelDecoder(Decoder):
         self.metrics = ("loss", families[config.answers])
         self.reduce = Reduce(config.reduction, spec)
         width = spec.width("summary" if config.reduction == "summary" else "states")
-        if config.compare:
+        if config.compare == "features":
             width += 2 * spec.width("states") + 1
         outputs = 1 if isinstance(output, Numbers) else len(output)
-        self.head = Head(width, outputs, config.hidden, config.dropout)
+        if config.compare == "cosine":
+            self.head = Head(1, outputs, None, 0.0)
+            self._start_at_the_cosine()
+        else:
+            self.head = Head(width, outputs, config.hidden, config.dropout)
 
     def count(self, target: Target) -> int:
         return int(target.mask.any(1).sum())
@@ -83,10 +92,22 @@ class LabelDecoder(Decoder):
 
     def _scores(self, hidden: Hidden) -> Tensor:
         """(rows, labels)"""
-        vector = self.reduce(hidden)
-        if self.config.compare:
-            first, second = (F.normalize(mean, dim=-1) for mean in means_of_both(hidden))
-            common = first * second
-            vector = torch.cat([vector, common, (first - second).abs(), common.sum(-1, keepdim=True)], -1)
-        scores: Tensor = self.head(vector).float()
+        scores: Tensor = self.head(self._vector(hidden)).float()
         return scores
+
+    def _vector(self, hidden: Hidden) -> Tensor:
+        """(rows, width of the head)"""
+        if self.config.compare == "none":
+            return self.reduce(hidden)  # type: ignore[no-any-return]
+        first, second = (F.normalize(mean, dim=-1) for mean in means_of_both(hidden))
+        common = first * second
+        cosine = common.sum(-1, keepdim=True)
+        if self.config.compare == "cosine":
+            return cosine
+        return torch.cat([self.reduce(hidden), common, (first - second).abs(), cosine], -1)
+
+    def _start_at_the_cosine(self) -> None:
+        """Numbers, here of mean 0 and deviation 1, start as cosines would that are spread evenly from 0 to 1."""
+        if self.numbers:
+            nn.init.constant_(self.head.output.weight, math.sqrt(12))
+            nn.init.constant_(self.head.output.bias, -math.sqrt(3))

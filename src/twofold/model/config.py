@@ -123,7 +123,7 @@ class ModelConfig:
                 raise TwofoldError(f"the decoder '{kind}' needs two columns: target: [heads, relations]")
         elif not isinstance(slot.target, str) and (self.encoder.reads, writes) != ("picture", "text"):
             raise TwofoldError(f"target: {_and(list(slot.target))}, but only a picture's captions have many columns")
-        if writes == "label" and getattr(slot.part, "compare", False) and isinstance(self.source, str):
+        if writes == "label" and getattr(slot.part, "compare", "none") != "none" and isinstance(self.source, str):
             raise TwofoldError(f"the decoder '{kind}' compares two texts: source: [a, b]")
         one_of_two = writes == "label" and getattr(slot.part, "answers", "one") == "one"
         if slot.target == STRANGER and (not one_of_two or isinstance(self.source, str)):
