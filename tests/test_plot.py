@@ -169,15 +169,36 @@ def test_any_number_of_classes_can_be_drawn(tmp_path: Path, count: int) -> None:
 @pytest.mark.parametrize(("size", "words"), [*((size, 3) for size in SIZES), ((12, 16), 1), ((12, 16), 13)])
 def test_the_picture_is_drawn_once_for_each_word(tmp_path: Path, size: tuple[int, int], words: int) -> None:
     written = [piece for number in range(words) for piece in (f"▁w{number}", "ord")]
-    draw_glances(Image.fromarray(some_picture(*size)), glances([*written, "</s>"]), tmp_path / "a.svg")
+    box = (0.0, 0.0, float(size[1]), float(size[0]))
+    draw_glances(Image.fromarray(some_picture(*size)), glances([*written, "</s>"]), tmp_path / "a.svg", box)
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert all(f"<!-- w{number}ord -->" in drawn for number in range(words))
     assert drawn.count("<image ") == words
 
 
 def test_a_caption_without_a_word_is_drawn_as_nothing(tmp_path: Path) -> None:
-    draw_glances(Image.fromarray(some_picture(12, 16)), glances(["</s>"]), tmp_path / "a.svg")
+    draw_glances(Image.fromarray(some_picture(12, 16)), glances(["</s>"]), tmp_path / "a.svg", (0, 0, 16, 12))
     assert "<!-- (nothing) -->" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+def test_where_was_looked_is_drawn_over_the_part_that_was_read(tmp_path: Path) -> None:
+    """Of a wide picture only the middle may have been read; the rest stays as it is."""
+    white = Image.new("RGB", (160, 40), "white")
+    draw_glances(white, glances(["▁one", "</s>"]), tmp_path / "a.png", (60, 0, 100, 40))
+    drawn = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).astype(int)
+    coloured = np.flatnonzero((np.ptp(drawn, axis=2) > 30).any(0))
+    middle, width = (coloured[0] + coloured[-1]) / 2, coloured[-1] - coloured[0]
+    assert middle == pytest.approx(drawn.shape[1] / 2, rel=0.1)
+    assert width < drawn.shape[1] / 3
+
+
+def test_long_names_of_classes_stay_inside_the_figure(tmp_path: Path) -> None:
+    names = tuple(f"quite_a_long_name_of_a_class_{number}" for number in range(26))
+    pixels = np.arange(26, dtype=np.uint8).reshape(2, 13)
+    draw_mask(Image.new("RGB", (13, 2), "white"), Mask(pixels, names), tmp_path / "a.png")
+    drawn = np.asarray(Image.open(tmp_path / "a.png").convert("L"))
+    below = drawn[drawn.shape[0] // 2 :]
+    assert (below[:, [0, -1]] == 255).all()
 
 
 @pytest.mark.parametrize("kind", ["unet", "attention_rnn", "transformer"])

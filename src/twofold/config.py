@@ -48,8 +48,8 @@ class EncoderPart(Part):
         """The tokenizer that belongs to the weights it starts from, if it starts from any."""
         return None
 
-    def fill(self, encoder: Any) -> None:
-        """Give a new encoder the weights it starts from."""
+    def fill(self, encoder: Any, anyway: bool = False) -> None:
+        """Give a new encoder the weights it starts from; those that do not fit are an error unless `anyway`."""
 
 
 @dataclasses.dataclass(frozen=True)

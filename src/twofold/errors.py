@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+ANYWAY = "start_anyway=true leaves these out"
+
 
 class TwofoldError(Exception):
     """Something about the input, the settings or the machine that its owner can put right."""

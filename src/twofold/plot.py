@@ -50,7 +50,9 @@ def draw(
         return
     looked = model.attention(prediction.input, prediction.output, decoder, prefix)
     if looked.weights.ndim == 3:
-        draw_glances(_picture(prediction.input), looked, path)
+        assert model.config.picture is not None
+        image = _picture(prediction.input)
+        draw_glances(image, looked, path, model.config.picture.box((image.height, image.width)))
     else:
         draw_attention(looked, path)
 
@@ -66,8 +68,9 @@ def draw_attention(looked: Looked, path: Path) -> None:
         axes.set_yticks(range(len(written)), canvas.shown(written))
 
 
-def draw_glances(image: Image, looked: Looked, path: Path) -> None:
-    """The picture once for each word that was written, bright where it was looked at."""
+def draw_glances(image: Image, looked: Looked, path: Path, box: tuple[float, float, float, float]) -> None:
+    """The picture once for each word that was written, bright where it was looked at; `box` is what was read of it."""
+    left, upper, right, lower = box
     words, glances = _by_word(looked)
     columns = min(6, len(words))
     lines = -(-len(words) // columns)
@@ -78,16 +81,17 @@ def draw_glances(image: Image, looked: Looked, path: Path) -> None:
             one.axis("off")
         for one, word, weights in zip(axes, canvas.shown(words), glances, strict=False):
             one.set_title(word, fontsize=9)
-            extent = (0, image.width, image.height, 0)
-            one.imshow(image, extent=extent)
+            whole, read = (0, image.width, image.height, 0), (left, right, lower, upper)
+            one.imshow(image, extent=whole)
             strength = weights / max(weights.max(), 1e-9)
-            one.imshow(strength, cmap="inferno", alpha=0.6, extent=extent, interpolation="bilinear", vmin=0, vmax=1)
+            one.imshow(strength, cmap="inferno", alpha=0.6, extent=read, interpolation="bilinear", vmin=0, vmax=1)
+            one.axis(whole)
 
 
 def draw_mask(image: Image, mask: Mask, path: Path) -> None:
     """The picture, and the mask over it with the names of its classes."""
     wide, names = 8.0, _found([mask])
-    with _figure(path, names, (wide, wide / 2 * _shape(image) + _room(names))) as canvas:
+    with _figure(path, names, (wide, wide / 2 * _shape(image) + _room(names, wide))) as canvas:
         first, second = canvas.figure.subplots(1, 2)
         for axes in (first, second):
             axes.axis("off")
@@ -105,7 +109,8 @@ def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
     columns = min(5, len(images))
     lines = -(-len(images) // columns)
     high = 2.4 * max(map(_shape, images)) + 0.16 * max((2 + text.count("\n") for text in texts), default=0)
-    with _figure(path, [*names, *texts], (2.4 * columns, high * lines + _room(names))) as canvas:
+    wide = 2.4 * columns
+    with _figure(path, [*names, *texts], (wide, high * lines + _room(names, wide))) as canvas:
         places = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
         for axes in places:
             axes.axis("off")
@@ -135,9 +140,14 @@ def _found(masks: Sequence[Mask]) -> list[str]:
     return [name for name in masks[0].names if name in shown] if masks else []
 
 
-def _room(names: Sequence[str]) -> float:
-    """How much the names of classes take under a figure, six to a line."""
-    return 0.3 + 0.2 * -(-len(names) // 6) if names else 0.0
+def _in_a_line(names: Sequence[str], wide: float) -> int:
+    """How many names of classes, each with its colour, stand beside each other under a figure so many inches wide."""
+    return max(1, min(6, int(wide / (0.7 + 0.08 * max(map(len, names), default=0)))))
+
+
+def _room(names: Sequence[str], wide: float) -> float:
+    """How much the names of classes take under a figure."""
+    return 0.3 + 0.2 * -(-len(names) // _in_a_line(names, wide)) if names else 0.0
 
 
 def _hues(names: Sequence[str]) -> Any:
@@ -185,7 +195,8 @@ class _Canvas:
         from matplotlib.patches import Patch
 
         patches = [Patch(color=hue) for name, hue in zip(names, _hues(names), strict=True) if name in shown]
-        self.figure.legend(patches, self.shown(shown), loc="outside lower center", ncols=6, fontsize=8)
+        columns = _in_a_line(shown, self.figure.get_figwidth())
+        self.figure.legend(patches, self.shown(shown), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 @contextlib.contextmanager

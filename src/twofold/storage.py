@@ -7,8 +7,9 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEW, OLD = ".new", ".old"
+_NUMBER = re.compile(r"\d+")
 
 
 @contextlib.contextmanager
@@ -164,3 +166,12 @@ def _reason(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return "no space left on the disk: free some and run again"
     return error.strerror or str(error)
+
+
+def more_of_the_same(left_over: Iterable[str], own: Iterable[str]) -> list[str]:
+    """Those tensors without a place that are named like one which has a place but for a number: further layers.
+
+    Names may be longer at the front, where files have a prefix of their own.
+    """
+    known = tuple(_NUMBER.sub("#", name) for name in own)
+    return [name for name in left_over if _NUMBER.sub("#", name).endswith(known)]

@@ -98,7 +98,7 @@ def test_a_row_that_cannot_be_used_is_refused_or_left_out(
     result = run("train", recipe, "data.picture.broken=skip", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     *named, counted = warned(result.stderr)
-    assert counted == f"{folder}: 1 of {ROWS} rows cannot be used"
+    assert counted == f"{folder}: 1 of {ROWS} rows cannot be used: images/001.png"
     assert all(one.startswith(f"left out: {folder}/{said}") and "\n" not in one for one in named)
     assert logged(tmp_path / "run")["rows"] == ROWS - 1
 
@@ -127,7 +127,7 @@ def test_an_entry_that_points_outside_is_refused_or_left_out(tmp_path: Path, nam
     assert said.startswith(str(archive))
     result = run("train", recipe, "data.picture.broken=skip", "--out", tmp_path / "run")
     assert result.exit_code == 0
-    assert warned(result.stderr)[-1] == f"{archive}: 1 of {ROWS + 1} rows cannot be used"
+    assert warned(result.stderr)[-1] == f"{archive}: 1 of {ROWS + 1} rows cannot be used: {name}"
     assert not any(path.name.endswith("escaped.png") for path in tmp_path.parent.rglob("*"))
 
 
@@ -161,7 +161,10 @@ def test_a_line_that_cannot_be_used_is_refused_or_left_out(tmp_path: Path, line:
     assert result.exit_code == 0, result.stderr
     named, counted = warned(result.stderr)
     assert BAD_LINES[line] in named
-    assert counted == f"{table}: 1 of {ROWS} rows cannot be used"
+    assert counted.startswith(f"{table}: 1 of {ROWS} rows cannot be used: ")
+    # What was looked through before is named again.
+    again = run("train", recipe, "data.picture.broken=skip", "--out", tmp_path / "again")
+    assert warned(again.stderr) == [counted]
     assert logged(tmp_path / "run")["rows"] == ROWS - 1
     result = run("evaluate", tmp_path / "run", table, "--json")
     assert json.loads(result.stdout)["examples"] == ROWS - 1
@@ -195,6 +198,16 @@ def test_a_training_that_is_left_with_no_row_ends_with_that(tmp_path: Path) -> N
     *named, last = result.stderr.splitlines()
     assert last == f"error: {table}: no row can be used"
     assert all(one.startswith("warning: left out: ") for one in named)
+
+
+@pytest.mark.filterwarnings("always:.*(left out|cannot be used):UserWarning")
+def test_nothing_is_judged_by_pictures_that_all_are_left_out(tmp_path: Path, skipping: Path) -> None:
+    bad = write_files(tmp_path / "bad", {"images/000.png": b"no picture"})
+    recipe = segmenting(tmp_path / "good", data={"picture": {"broken": "skip"}, "dev": str(bad)})
+    result = run("train", write_recipe(tmp_path / "recipe.yaml", recipe), "--out", tmp_path / "run")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, f"error: {bad}: no row can be used")
+    result = run("predict", skipping, bad / "images/000.png")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "error: none of the pictures can be read")
 
 
 def test_an_archive_that_is_none_is_one_line(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("tree", {"words": "a b", "heads": [0], "relations": "root x"}, "1 heads and 2 relations, but 2 words"),
         ("pair", {"one": "a", "other": "b", "score": "high"}, "'score' is 'high' and not a number"),
         ("pair", {"one": "a", "score": 1}, "no 'other' here; this row has one, score"),
+        ("pair", {"one": "a", "other": "b", "score": "1e39"}, "'score' is '1e39' and not a number up to 1e+30"),
+        ("pair", {"one": "a", "other": "b", "score": "1_0"}, "'score' is '1_0' and not a number"),
         ("label", {"text": "a"}, "no 'label' here; this row has text"),
         ("label", {"text": "a", "label": ""}, "'label' must hold one label"),
     ],
@@ -80,13 +82,22 @@ def test_a_sentence_of_conllu_that_is_no_tree_is_named_with_its_line(
         ("pair", ["a\t "], "input 1: 'other' is empty"),
         ("tags", ["the boat", "  "], "input 2: 'words' is empty"),
         ("tags", [LONG], f"input 1: the word '{LONG[:5]}"),
-        ("tags", ["the " * 60], "input 1: 60 tokens, the limit is 24; cut the sentence in two"),
+        ("tags", [f"the {LONG}"], f"input 1: the word '{LONG[:5]}"),
+        ("tags", ["the " * 60], "input 1: 60 tokens, the limit is 23; cut the sentence in two"),
         ("label", ["the boat", "--stream"], "the decoder 'main' does not write text"),
         ("label", ["the boat", "--decoder", "mian"], "the model has no decoder 'mian'; did you mean 'main'?"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(models: Path, model: str, arguments: list[str], said: str) -> None:
     assert refusal("predict", models / model, *arguments).startswith(said)
+
+
+@pytest.mark.filterwarnings("ignore:.* was not seen in training:UserWarning")
+def test_rows_of_which_no_label_was_seen_are_not_trained_by(models: Path, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "rows.jsonl", [{"text": "the boat", "label": "violet"}])
+    _, data, writes = MODELS["label"]
+    made = write_recipe(tmp_path, models / "label.jsonl", {**data, "dev": path}, writes)
+    assert refusal("train", made, "--out", tmp_path / "out").startswith("train.best=loss: nothing to judge by")
 
 
 def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
@@ -109,6 +120,10 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
         (["decoder.answers=some"], "recipe.decoder.answers: 'some' is not known"),
         (["decoder=null", "decoders={x: {kind: label}}"], "the decoder 'label' needs a column to learn from: target"),
         (["train.best=f1", "data.held_out=3"], "train.best: no metric 'f1'"),
+        (["data.source=[text, label]", "data.apart=true"], "apart: nothing would tell the two texts from each other"),
+        (["decoder=null", "decoders={x: {kind: label, target: label, weight: -1}}"], "weight -1.0: must be above 0"),
+        (["train.patience=2"], "train.patience needs rows to judge by: give data.dev or data.held_out"),
+        (["train.rates={encoder: 0, decoders: 0}"], "train.rates: nothing learns"),
         (["train.freeze=some"], "recipe.train.freeze: 'some' is not known"),
     ],
 )

@@ -141,14 +141,16 @@ def test_a_table_may_name_pictures_that_lie_elsewhere(trained: Path, tmp_path: P
 
 @pytest.mark.parametrize("ending", [".txt", ".tsv", ".jsonl"])
 def test_a_file_may_name_the_pictures(trained: Path, tmp_path: Path, ending: str) -> None:
-    paths = [str(trained / f"shapes/00{number}.png") for number in range(3)]
+    names = [f"00{number}.png" for number in range(3)]
+    paths = [str(trained / "shapes" / name) for name in names]
     content = {
         ".txt": "\n".join(paths),
-        ".tsv": "\n".join(["image", *paths]),
-        ".jsonl": "\n".join(json.dumps({"image": path}) for path in paths),
+        ".tsv": "\n".join(["image", *names]),
+        ".jsonl": "\n".join(json.dumps({"image": name.removesuffix(".png")}) for name in names),
     }[ending]
     (tmp_path / f"list{ending}").write_text(content + "\n")
-    found = answer("predict", trained / "say", paths[0], "--file", tmp_path / f"list{ending}")
+    elsewhere: list[str | Path] = [] if ending == ".txt" else ["--pictures", trained / "shapes"]
+    found = answer("predict", trained / "say", paths[0], "--file", tmp_path / f"list{ending}", *elsewhere)
     assert [one["input"] for one in found["predictions"]] == [paths[0], *paths]
     assert found["predictions"][0]["output"] == found["predictions"][1]["output"]
 
@@ -161,7 +163,26 @@ def test_a_table_names_pictures_of_its_own_folder_or_of_another(trained: Path, t
     again = answer("predict", trained / "say", "--file", tmp_path / "list.csv", "--pictures", trained / "shapes")
     assert again["predictions"] == found["predictions"][:1]
     (tmp_path / "list.csv").write_text("file,caption\na.png,a dog\n")
-    assert "no 'image' here" in refusal("predict", trained / "say", "--file", tmp_path / "list.csv")
+    said = refusal("predict", trained / "say", "--file", tmp_path / "list.csv")
+    assert said.endswith("list.csv:2: 'image' names no picture; this row has file, caption")
+
+
+@pytest.mark.parametrize("name", ["../shapes/000.png", "/etc/passwd"])
+def test_no_name_in_a_table_leads_outside_its_folder(trained: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "list.tsv").write_text(f"image\n{name}\n")
+    asked: list[str | Path] = [tmp_path / "list.tsv", "--pictures", trained / "shapes"]
+    for said in (
+        refusal("predict", trained / "say", "--file", *asked),
+        refusal("evaluate", trained / "say", *asked),
+    ):
+        assert f"the name '{name}' leads outside" in said
+
+
+def test_a_folder_or_an_archive_may_be_predicted_whole(trained: Path) -> None:
+    found = answer("predict", trained / "paint", "--file", trained / "squares.zip/train/images")
+    assert len(found["predictions"]) == 6
+    shown = run("predict", trained / "say", "--file", trained / "shapes").stdout.splitlines()
+    assert all(str(trained / "shapes" / f"00{number}.png: ") in line for number, line in enumerate(shown))
 
 
 def test_a_caption_is_gone_on_with(trained: Path) -> None:

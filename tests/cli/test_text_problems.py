@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,9 @@ def test_a_sentence_that_is_given_becomes_conllu(models: Path, tmp_path: Path) -
     (row,) = read_rows(str(out))
     assert row.values["words"] == ["Dogs", "bark"]
     assert row.values["heads"] == found["output"]["heads"]
+    packed = tmp_path / "out.conllu.gz"
+    answer("predict", models / "parse", "Dogs bark", "--conllu", packed)
+    assert gzip.decompress(packed.read_bytes()) == out.read_bytes()
 
 
 @pytest.mark.parametrize("model", ["label", "pair", "tags"])

@@ -147,6 +147,13 @@ def test_a_link_in_a_folder_is_read_like_the_file_it_leads_to(tmp_path: Path) ->
             Picture(files, name).image()
 
 
+def test_a_linked_folder_is_looked_into_once(tmp_path: Path) -> None:
+    write_files(tmp_path, {"outside/a.png": PICTURE, "pictures/b.png": PICTURE})
+    (tmp_path / "pictures/images").symlink_to(tmp_path / "outside")
+    (tmp_path / "outside/circle").symlink_to(tmp_path / "pictures")
+    assert open_files(tmp_path / "pictures").names() == ["b.png", "images/a.png"]
+
+
 def test_a_link_in_an_archive_is_a_text_and_no_picture(tmp_path: Path) -> None:
     link = zipfile.ZipInfo("a.png")
     link.external_attr = 0o120777 << 16

@@ -218,7 +218,7 @@ def test_pictures_at_hand_are_read_like_files(tmp_path: Path) -> None:
     [noise(4, 6, 1, 3) / 255, noise(4, 6, 1, 2), noise(4, 0, 1, 3), np.zeros(3, np.uint8), ["a.png", "b.png"], 7, None],
 )
 def test_what_is_at_hand_but_no_picture_is_named(given: Any) -> None:
-    with pytest.raises(PictureError, match="input 2: not bytes of "):
+    with pytest.raises(PictureError, match="input 2: not uint8 of "):
         as_picture(given, "input 2").image()
 
 

@@ -99,13 +99,13 @@ def test_a_sentence_that_is_too_long_is_refused_where_every_word_must_be_answere
     tokenizer: TextTokenizer, ask: str
 ) -> None:
     field = words_field(tokenizer, 9, "cut" if ask == "items" else "refuse")
-    with pytest.raises(TooLongError, match=r"^rows:7: \d+ tokens, the limit is 8; cut the sentence in two"):
+    with pytest.raises(TooLongError, match=r"^rows:7: \d+ tokens, the limit is 7; cut the sentence in two"):
         getattr(field, ask)([row(["one"] * 20)])
 
 
 @pytest.mark.parametrize("too_long", ["cut", "refuse"])
 def test_a_word_that_is_longer_than_a_sentence_may_be_is_named(tokenizer: TextTokenizer, too_long: TooLong) -> None:
-    with pytest.raises(TwofoldError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 8 are the most"):
+    with pytest.raises(TwofoldError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 7 are the most"):
         words_field(tokenizer, 9, too_long).read([row(["g" * 100, "one"])])
 
 

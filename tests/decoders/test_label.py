@@ -197,8 +197,9 @@ def test_texts_that_are_read_apart_do_not_see_each_other(tokenizer: TextTokenize
             alone = model.encoder(model.batch([{"text": text, "other": text}], targets=False)).need("states")
             torch.testing.assert_close(mean, alone[0].mean(0))
     assert model.tokens(batch) == int(batch.mask.sum() + batch.second.mask.sum()) + len(TEXTS)
-    first, second = model.predict([("seven", "a b c"), ("seven", "삼백")])
+    first, second, turned = model.predict([("seven", "a b c"), ("seven", "삼백"), ("a b c", "seven")])
     assert first.output != second.output
+    assert first.output != turned.output  # which one follows from the other depends on their order
 
 
 def test_a_cosine_alone_starts_as_the_backbone_orders_its_pairs(tokenizer: TextTokenizer) -> None:

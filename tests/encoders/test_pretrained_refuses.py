@@ -121,7 +121,7 @@ def test_more_tokens_than_the_backbone_knows(folder: Path) -> None:
     config = config_of(folder)
     size = len(config.own_tokenizer())
     line = refused(lambda: config.build(vocabulary(size), STATES))
-    assert line == f"{folder} knows 160 tokens, the tokenizer {size}; use the backbone's own"
+    assert line == f"{folder}: its weights know 160 tokens and the tokenizer {size}; take both from one model"
 
 
 def test_a_token_beyond_what_the_backbone_knows(folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_token_beyond_what_the_backbone_knows(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
     config = config_of(folder)
     line = refused(lambda: config.build(vocabulary(len(config.own_tokenizer())), STATES))
-    assert line == f"{folder} knows 160 tokens, the tokenizer 501; use the backbone's own"
+    assert line == f"{folder}: its weights know 160 tokens and the tokenizer 501; take both from one model"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"model_type": "no-such-type"}', '{"model_type": 3}'])
@@ -177,7 +177,20 @@ def test_weights_that_are_not_all_there(folder: Path) -> None:
     line = refused(lambda: build_and_fill(config_of(folder)))
     shapes = [tuple(tensors[name].shape) for name in lost]
     each = "; ".join(f"{name} {shape}, not there" for name, shape in zip(lost, shapes, strict=True))
-    assert line.startswith(f"{folder}: its weights do not fit: {each}; {FOLDER}")
+    assert line.startswith(f"{folder}: its weights do not fit: {each}; take all from one model; start_anyway=true")
+
+
+def test_weights_that_do_not_fit_are_left_out_where_that_is_asked_for(folder: Path) -> None:
+    change(folder / "config.json", num_hidden_layers=1)
+    with pytest.raises(TwofoldError, match=r"; encoder\.layer\.1\.attention\.self\.query\.weight, not here") as caught:
+        build_and_fill(config_of(folder))
+    assert str(caught.value).endswith("start_anyway=true leaves these out")
+    config = config_of(folder)
+    encoder = config.build(vocabulary(), STATES)
+    with pytest.warns(UserWarning, match=r"does not fit in all; left out: encoder\.layer\.1\."):
+        config.fill(encoder, anyway=True)
+    own = encoder.state_dict()["backbone.encoder.layer.0.attention.self.query.weight"]
+    assert torch.equal(own, load_file(folder / "model.safetensors")["encoder.layer.0.attention.self.query.weight"])
 
 
 def test_weights_of_another_size(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

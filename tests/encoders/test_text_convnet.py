@@ -159,7 +159,7 @@ def test_a_damaged_file_is_refused(file: str, tmp_path: Path) -> None:
         handle.seek(1000)
         handle.write(bytes([byte ^ 1]))
     with pytest.raises(TwofoldError, match=rf"{file}: not the file that is known .*; pip install 'twofold\[default\]'"):
-        MULTILINGUAL.fill(None, tmp_path) if file == "weights.npz" else MULTILINGUAL.own_tokenizer(tmp_path)
+        MULTILINGUAL.fill(None, folder=tmp_path) if file == "weights.npz" else MULTILINGUAL.own_tokenizer(tmp_path)
 
 
 def test_a_vocabulary_that_is_not_the_weights_own_is_refused() -> None:

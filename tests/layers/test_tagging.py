@@ -43,7 +43,7 @@ def test_inside_follows_the_begin_or_inside_of_its_type_alone() -> None:
     ]
 
 
-@pytest.mark.parametrize("names", [["NOUN", "VERB", "I"], ["O", "B-A", "B-B"], ["I"], ["O", "BI-A"]])
+@pytest.mark.parametrize("names", [["NOUN", "VERB", "I"], ["O", "B-A", "B-B"], ["I"], ["O", "BI-A"], ["B", "I", "X"]])
 def test_without_an_inside_everything_is_allowed(names: list[str]) -> None:
     first, after = rules(names)
     assert first.all()
@@ -55,6 +55,13 @@ def test_a_type_is_the_whole_name_after_the_first_hyphen() -> None:
     _, after = rules(["B-A-B", "I-A-B", "B-A", "I-A", "A"])
     assert after[:, 1].tolist() == [True, True, False, False, False]
     assert after[:, 3].tolist() == [False, False, True, True, False]
+
+
+def test_bare_tags_mark_spans_too() -> None:
+    first, after = rules(["B", "I", "O"])
+    assert first.tolist() == [True, False, True]
+    assert after[:, 1].tolist() == [True, True, False]
+    assert after[:, [0, 2]].all()
 
 
 def test_an_inside_without_a_begin_is_never_reached() -> None:

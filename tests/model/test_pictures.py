@@ -115,7 +115,7 @@ def test_a_beginning_that_cannot_be_read_is_one_line(tokenizer: TextTokenizer) -
         captions(tokenizer, prefix=False).predict([some_picture()], prefix="one")
     with pytest.raises(TwofoldError, match="this model reads no beginning of a text"):
         painting(tokenizer).predict([some_picture()], prefix="one")
-    with pytest.raises(TwofoldError, match="'<prefix>' is empty"):
+    with pytest.raises(TwofoldError, match="the beginning of a text is empty; leave it out"):
         captions(tokenizer).predict([some_picture()], prefix="  ")
 
 
@@ -140,5 +140,5 @@ def test_attention_lies_on_the_places_of_the_picture(tokenizer: TextTokenizer) -
 
 
 def test_a_picture_that_is_none_is_named_with_its_number(tokenizer: TextTokenizer) -> None:
-    with pytest.raises(TwofoldError, match="input 2: not bytes of"):
+    with pytest.raises(TwofoldError, match="input 2: not uint8 of"):
         painting(tokenizer).predict([some_picture(), torch.zeros(3)])

@@ -141,6 +141,19 @@ def test_a_damaged_file_is_named(saved: Path, name: str, damage: Callable[[bytes
     assert refusal(saved).startswith(f"{saved / name}: ")
 
 
+def test_the_tokenizer_of_another_model_is_refused_whatever_its_size(saved: Path) -> None:
+    """Its ids would stand for other tokens than the weights have learned, and nothing else would tell."""
+    path = saved / "tokenizer.source.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary = content["model"]["vocab"]
+    first, second = list(vocabulary)[-2:]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert refusal(saved).startswith(f"{path}: not the tokenizer that the weights beside it were trained with")
+    edit(saved, lambda about: about.pop("tokenizer_sha256"))  # as models were saved before
+    twofold.load(saved, "cpu")
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.source.json"])
 def test_a_missing_file_is_named(saved: Path, name: str) -> None:
     (saved / name).unlink()

@@ -295,6 +295,16 @@ def test_a_start_from_another_encoder_is_refused(tmp_path: Path, change: dict[st
         train(other, tmp_path / "second")
 
 
+def test_layers_that_have_no_place_are_not_lost_in_silence(tmp_path: Path) -> None:
+    path = write_pairs(tmp_path)
+    train(RankingRecipe.of(recipe(path, encoder={"layers": 2})), tmp_path / "first")
+    shorter = recipe(path, start=str(tmp_path / "first"))
+    with pytest.raises(TwofoldError, match=r"encoder\.blocks\.1\..*, not here.*start_anyway=true leaves these out"):
+        RankingRecipe.of(shorter).model(tmp_path / "a")
+    with pytest.warns(UserWarning, match=r"left out: encoder\.blocks\.1\."):
+        RankingRecipe.of({**shorter, "start_anyway": True}).model(tmp_path / "b")
+
+
 def test_the_tokens_of_the_other_model_come_along(tmp_path: Path) -> None:
     train(RankingRecipe.of(recipe(write_pairs(tmp_path))), tmp_path / "first")
     other = write_jsonl(tmp_path / "other.jsonl", ROWS)

@@ -102,7 +102,7 @@ def test_weights_that_do_not_fit_are_named_with_both_shapes(
     line = str(caught.value)
     assert "\n" not in line
     assert line.startswith(f"start: {pretrained / 'model'} does not fit: encoder.")
-    assert line.endswith("start from a model of the same encoder, or set start_anyway=true to leave these as they are")
+    assert line.endswith("start from a model of the same encoder; start_anyway=true leaves these out")
     tokens = len(tokenizer_of(twofold.load(pretrained, "cpu")))
     shapes = {
         "width": f"encoder.embedding.weight ({tokens}, 24), there ({tokens}, 32)",
@@ -117,9 +117,7 @@ def test_weights_that_do_not_fit_stay_as_they_are_where_that_is_asked_for(tmp_pa
     rows, (data, writes) = write(tmp_path, coloured, 30), LABEL
     content = recipe(rows, data, writes, max_steps=2)
     content |= {"encoder": {**READS, "layers": 3}, "start": str(pretrained), "start_anyway": True}
-    with pytest.warns(
-        UserWarning, match=r"does not fit in all; these stay as they are: encoder\.blocks\.2\.\S+ \(.*not there"
-    ):
+    with pytest.warns(UserWarning, match=r"does not fit in all; left out: encoder\.blocks\.2\.\S+ \(.*not there"):
         model = begun(content, tmp_path)
     torch.manual_seed(1)
     drawn = encoder_of(Model(model.config, model.tokenizers))

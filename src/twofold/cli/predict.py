@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gzip
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,8 @@ def predict(
         texts, blocks = texts + read, blocks + of_file
     if loaded.config.picture and loaded.config.picture.broken == "skip":
         texts = [one for one in texts if loaded.source.encode([loaded.source.given(one, str(one))]).ids[0]]
+        if not texts:
+            raise TwofoldError("none of the pictures can be read")
     loaded.decoder(decoder)
     paths = _mask_paths(loaded, texts, masks, decoder) if masks else []
     found: list[dict[str, Any]] = []
@@ -121,12 +125,14 @@ def predict(
                 written += _sentences(loaded, predictions, blocks[start : start + step], decoder)
             found += [_plain(prediction) for prediction in predictions]
     if conllu:
-        storage.write_bytes(conllu, "".join(f"{one}\n\n" for one in written).encode())
+        whole = "".join(f"{one}\n\n" for one in written).encode()
+        storage.write_bytes(conllu, gzip.compress(whole) if conllu.suffix == ".gz" else whole)
     if as_json:
         print_json({"predictions": found})
         return
+    named = bool(loaded.config.picture) and len(found) > 1
     for one in found:
-        click.echo(f"{one['score']:8.3f}  {_shown(one)}")
+        click.echo(f"{one['score']:8.3f}  {_shown(one, named)}")
         for other in one.get("alternatives", ())[:SHOWN]:
             click.echo(f"{other['score']:8.3f}    {other['output']}")
 
@@ -155,15 +161,33 @@ def _refuse_pictures(inputs: tuple[str, ...]) -> None:
 def _read(file: str, pictures: str | None, model: Any) -> tuple[list[Any], list[str | None]]:
     """What is to be read, and where the file is CoNLL-U its sentences as they stand."""
     from twofold.data.files import read_rows
+    from twofold.data.picture_files import find_files
+    from twofold.data.pictures import read_pictures
 
-    columns, rows = model.source.given("\t").values.keys(), list(read_rows(file))
-    if "text" in rows[0].values and not columns <= rows[0].values.keys():  # plain lines
-        rows = [model.source.given(row.text("text"), row.place) for row in rows]
-    elif model.config.picture:
-        column, folder = model.source.column, pictures or os.path.dirname(file)
-        rows = [model.source.given(os.path.join(folder, str(row.text(column))), row.place) for row in rows]
-    taken = [row.values[model.source.column] if model.config.picture else model.source.taken(row) for row in rows]
-    return taken, [row.values.get("conllu") for row in rows]
+    if model.config.picture and find_files(file):
+        rows = list(read_pictures(file, None, model.source.column, None))
+    else:
+        columns, rows = model.source.given("\t").values.keys(), list(read_rows(file))
+        if "text" in rows[0].values and not columns <= rows[0].values.keys():  # plain lines
+            rows = [model.source.given(row.text("text"), row.place) for row in rows]
+        elif model.config.picture:
+            rows = list(read_pictures(file, pictures, model.source.column, None))
+    if model.config.picture:
+        taken = [row.values[model.source.column] for row in rows if _is_named(model.source, row)]
+        return taken, [None] * len(taken)
+    return [model.source.taken(row) for row in rows], [row.values.get("conllu") for row in rows]
+
+
+def _is_named(source: Any, row: Any) -> bool:
+    """Whether a row names a picture; a table that leaves it out is refused, or its row left out and said so."""
+    try:
+        source.picture(row)
+    except TwofoldError as error:
+        if source.refuse:
+            raise
+        warnings.warn(f"left out: {error}", stacklevel=2)
+        return False
+    return True
 
 
 def _sentences(model: Any, predictions: Any, blocks: list[str | None], decoder: str | None) -> list[str]:
@@ -185,7 +209,12 @@ def _sentences(model: Any, predictions: Any, blocks: list[str | None], decoder: 
 
 
 def _plain(prediction: Any) -> dict[str, Any]:
-    plain = {"input": prediction.input, "output": _output(prediction), "score": prediction.score}
+    given = prediction.input
+    plain = {
+        "input": given if isinstance(given, str | list | tuple) else str(given),
+        "output": _output(prediction),
+        "score": prediction.score,
+    }
     if prediction.alternatives:
         plain["alternatives"] = [{"output": output, "score": score} for output, score in prediction.alternatives]
     return plain
@@ -203,9 +232,14 @@ def _output(prediction: Any) -> Any:
     return {"height": mask.pixels.shape[0], "width": mask.pixels.shape[1], "shares": mask.shares()}
 
 
-def _shown(plain: dict[str, Any]) -> str:
+def _shown(plain: dict[str, Any], named: bool) -> str:
+    """What was made of an input, after its name where there are several pictures."""
     output = plain["output"]
+    if named and not isinstance(output, dict):
+        return f"{plain['input']}: {_shown(plain, False)}"
     if not isinstance(output, dict):
+        if isinstance(output, float):  # the number itself stands before it as the score
+            return " | ".join(plain["input"]) if isinstance(plain["input"], list | tuple) else str(plain["input"])
         return ", ".join(output) if isinstance(output, list) else str(output)
     if "words" in output:
         columns = [output[name] for name in output if name != "words"]

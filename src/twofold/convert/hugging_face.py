@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise TwofoldError(f"{path}: no such file; {AGAIN}") from None
     except Exception as error:  # a damaged pickle may raise anything
-        remedy = f"{AGAIN}; code in it is never run"
+        remedy = "save its tensors alone, best as model.safetensors; code in it is never run"
         raise TwofoldError(f"{path}: not readable as tensors alone ({short(error)}); {remedy}") from error
     if not isinstance(found, dict) or not found or not all(isinstance(one, Tensor) for one in found.values()):
         raise TwofoldError(f"{path}: does not hold named tensors and nothing else; save the model's state_dict alone")

@@ -27,7 +27,8 @@ def read_conll(path: Path) -> Iterator[Row]:
     for sentence in _sentences(lines):
         words = []
         for place, line in sentence:
-            cells = line.split("\t")
+            *before, tag = line.split("\t")
+            cells = [*before, tag.strip()]  # a blank behind a tag makes no other tag
             if len(cells) == 1 and not names:
                 raise TwofoldError(f"{place}: only one column; a tab must stand between a word and its tag")
             names = names or ["words", *(f"column{n}" for n in range(2, len(cells))), "tags"]

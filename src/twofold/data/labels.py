@@ -17,6 +17,8 @@ from twofold.errors import TwofoldError
 from twofold.types import Classes, Numbers, Target
 
 Answers = Literal["one", "many", "number"]
+LARGEST = 1e30
+"""The largest number that can be learned; its square must still be one."""
 MOST_LABELS = 20_000
 """Labels that a column may have."""
 
@@ -74,7 +76,9 @@ def labels_in(row: Row, column: str, answers: str) -> list[str]:
     """The label in a column, or several: a list, or a text with | between them."""
     value = row.values.get(column)
     if value is None:
-        raise TwofoldError(f"{row.place}: no '{column}' here; this row has {', '.join(map(str, row.values))}")
+        raise TwofoldError(
+            f"{row.place}: no '{column}' here; this row has {', '.join(map(str, row.values))}; data.target names it"
+        )
     if answers == "many":
         several = value.split("|") if isinstance(value, str) else value
         if not isinstance(several, list):
@@ -90,9 +94,11 @@ def number_in(row: Row, column: str) -> float:
     """The number in a column."""
     value = row.values.get(column)
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float("nan" if "_" in str(value) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise TwofoldError(f"{row.place}: '{column}' is {value!r} and not a number")
+    if not abs(number) <= LARGEST:
+        raise TwofoldError(
+            f"{row.place}: '{column}' is {value!r} and not a number up to {LARGEST:.0e}; mend it or remove the row"
+        )
     return number

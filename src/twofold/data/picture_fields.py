@@ -17,7 +17,7 @@ from twofold.data.files import Row
 from twofold.data.picture_files import PictureError
 from twofold.data.pictures import Picture, Shown, as_picture
 from twofold.data.views import UNCOUNTED, PictureSettings, Size
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, listed
 from twofold.types import Classes, Vocabulary
 
 PREDICT_PIXELS = 1 << 20
@@ -49,8 +49,7 @@ def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], refuse
             reasons.append(str(error))
             found.append([])
     if reasons:
-        more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-        warnings.warn(f"left out: {'; '.join(reasons[:3])}{more}", stacklevel=2)
+        warnings.warn(f"left out: {listed(reasons)}", stacklevel=2)
     return Encoded(found, len(reasons))
 
 
@@ -119,6 +118,8 @@ class PictureField:
             if self.prefix and row.values.get(self.prefix.column):
                 encoded = self.prefix.encode([row])
                 ids = encoded.ids[0]
+                if self.prefix.tokenizer.unknown in ids:
+                    warnings.warn("the beginning holds letters that the model does not know", stacklevel=4)
                 if encoded.cut:
                     warnings.warn(f"the beginning is longer than {self.prefix.limit} tokens and was cut", stacklevel=4)
             found.append(Seen(picture, picture.size(), ids))

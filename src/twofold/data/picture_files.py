@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import stat
 import zipfile
 import zlib
@@ -43,12 +44,20 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class Folder:
-    """The files under a folder; a link in it is read like the file it leads to."""
+    """The files under a folder; a link in it is read like the file or folder that it leads to."""
 
     root: Path
 
     def names(self) -> list[str]:
-        return sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
+        found, seen = [], set()
+        for folder, inner, files in os.walk(self.root, followlinks=True):
+            if (real := os.path.realpath(folder)) in seen:  # a link that leads in circles
+                inner.clear()
+                continue
+            seen.add(real)
+            inner.sort()
+            found += [path for name in files if (path := Path(folder, name)).is_file()]
+        return sorted(path.relative_to(self.root).as_posix() for path in found)
 
     def read(self, name: str) -> bytes:
         path = self.root / _inside(name, self.root)

@@ -82,11 +82,17 @@ class Shown:
 
     def image(self) -> Image.Image:
         if isinstance(self.pixels, Image.Image):
+            if not 0 < self.pixels.width * self.pixels.height <= MOST_PIXELS:
+                raise PictureError(
+                    f"{self.place}: {self.pixels.width} × {self.pixels.height} pixels; {MOST_PIXELS:,} at most"
+                )
             return _in_colours(self.pixels, self.place)
         array = np.asarray(self.pixels)
         if array.dtype != np.uint8 or array.ndim not in (2, 3) or 0 in array.shape or array.shape[2:] not in _CHANNELS:
-            raise PictureError(f"{self.place}: not bytes of (height, width), (…, 3) or (…, 4), but {array.shape}")
-        return _in_colours(Image.fromarray(array), self.place)
+            raise PictureError(
+                f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {array.dtype} of {array.shape}"
+            )
+        return Shown(Image.fromarray(array), self.place).image()
 
     def size(self) -> tuple[int, int]:
         image = self.image()

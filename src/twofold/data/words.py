@@ -54,6 +54,7 @@ class WordsField(TextField):
         for row, words in zip(rows, sentences, strict=True):
             ids, starts = list(self.frame.before), []
             last = self.limit - len(self.frame.after)
+            room = last - len(ids)
             pieces = [next(flat) or [self.tokenizer.unknown] for _ in words]
             for own in pieces:
                 if len(ids) + len(own) > last:
@@ -61,14 +62,15 @@ class WordsField(TextField):
                 starts.append(len(ids))
                 ids += own
             if len(starts) < len(words):
-                if not starts:
+                word, size = words[len(starts)], len(pieces[len(starts)])
+                if not starts or (self.too_long == "refuse" and size > room):
                     raise TwofoldError(
-                        f"{row.place}: the word {shown(words[0])} has {len(pieces[0])} tokens, and {last} are the most "
+                        f"{row.place}: the word {shown(word)} has {size} tokens, and {room} are the most "
                         "of a whole sentence; shorten it or raise data.max_source"
                     )
                 if self.too_long == "refuse":
                     raise TooLongError(
-                        f"{row.place}: {sum(map(len, pieces))} tokens, the limit is {last}; cut the sentence in two, "
+                        f"{row.place}: {sum(map(len, pieces))} tokens, the limit is {room}; cut the sentence in two, "
                         "or train with a higher data.max_source"
                     )
                 cut += 1
@@ -205,7 +207,7 @@ def words_in(row: Row, column: str) -> list[str]:
     if not found:
         raise TwofoldError(f"{row.place}: '{column}' is empty; fill it or remove the sentence")
     if not all(found):
-        raise TwofoldError(f"{row.place}: word {found.index('') + 1} of '{column}' is empty")
+        raise TwofoldError(f"{row.place}: word {found.index('') + 1} of '{column}' is empty; fill it or remove it")
     Row(row.place, {column: found}).text(column)  # whole characters only
     return found
 

@@ -59,7 +59,7 @@ class LabelDecoder(Decoder):
         self.reduce = Reduce(config.reduction, spec)
         width = spec.width("summary" if config.reduction == "summary" else "states")
         if config.compare == "features":
-            width += 2 * spec.width("states") + 1
+            width += 3 * spec.width("states") + 1
         outputs = 1 if isinstance(output, Numbers) else len(output)
         if config.compare == "cosine":
             self.head = Head(1, outputs, None, 0.0)
@@ -100,11 +100,11 @@ class LabelDecoder(Decoder):
         if self.config.compare == "none":
             return self.reduce(hidden)  # type: ignore[no-any-return]
         first, second = (F.normalize(mean, dim=-1) for mean in means_of_both(hidden))
-        common = first * second
+        common, apart = first * second, first - second
         cosine = common.sum(-1, keepdim=True)
         if self.config.compare == "cosine":
             return cosine
-        return torch.cat([self.reduce(hidden), common, (first - second).abs(), cosine], -1)
+        return torch.cat([self.reduce(hidden), common, apart, apart.abs(), cosine], -1)
 
     def _start_at_the_cosine(self) -> None:
         """Numbers, here of mean 0 and deviation 1, start as cosines would that are spread evenly from 0 to 1."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from twofold.config import DecoderPart, Writes
 from twofold.layers.heads import Head
-from twofold.layers.tagging import best_path, rules
+from twofold.layers.tagging import best_path, is_bare, rules
 from twofold.results import Chosen
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
 
@@ -37,7 +37,7 @@ class TagsDecoder(Decoder):
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()
-        named = any(name.startswith(("B-", "I-")) for name in output.names)
+        named = is_bare(output.names) or any(name.startswith(("B-", "I-")) for name in output.names)
         self.metrics = ("loss", "entities" if named else "tags")
         self.head = Head(spec.width("states"), len(output), config.hidden, config.dropout)
         # Where names of a kind never begin with a B-, its I- may come anywhere.

@@ -49,6 +49,8 @@ class Config(DecoderPart):
         weights = (self.cross_entropy, self.focal, self.dice, *(self.class_weights or ()))
         if min(weights) < 0 or not any(weights[:3]) or self.focal_power < 0:
             raise ValueError("weights and focal_power must be at least 0, and one of the three losses above 0")
+        if self.class_weights and not any(self.class_weights):
+            raise ValueError("class_weights: at least one must be above 0")
         if self.widths and min(self.widths) < 1:
             raise ValueError(f"widths {list(self.widths)}: each must be at least 1")
 

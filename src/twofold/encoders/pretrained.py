@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from twofold import storage
 from twofold.config import EncoderPart
 from twofold.data.packages import checked, packaged_folder
 from twofold.data.tokenizer import Frame, TextTokenizer
-from twofold.errors import TwofoldError, listed
+from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.layers.dropout import dropout
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
@@ -86,10 +88,10 @@ class Config(EncoderPart):
         with clearly(self.name):
             return _tokenizer(self.name)
 
-    def fill(self, encoder: Encoder) -> None:
+    def fill(self, encoder: Encoder, anyway: bool = False) -> None:
         assert isinstance(encoder, PretrainedEncoder)
         with clearly(self.name):
-            encoder.backbone.load_state_dict(_pretrained(self.name, _settings(self)).state_dict())
+            encoder.backbone.load_state_dict(_pretrained(self.name, _settings(self), anyway).state_dict())
 
 
 class PretrainedEncoder(Encoder):
@@ -234,8 +236,8 @@ def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTo
     return TextTokenizer(type(backend).from_str(json.dumps(content)), None, roles, frame)
 
 
-def _pretrained(name: str, settings: Any) -> Any:
-    """The backbone with its weights, all of which must be there: transformers would make up the others."""
+def _pretrained(name: str, settings: Any, anyway: bool) -> Any:
+    """The backbone with its weights; unless `anyway` all must be there, for transformers would make up the others."""
     from transformers import AutoModel
 
     how = {**SAFELY, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
@@ -245,8 +247,13 @@ def _pretrained(name: str, settings: Any) -> Any:
     made_up = dict.fromkeys(found["missing_keys"], "not there") | shapes
     kept, named = set(map(id, reader.parameters())), whole.named_parameters(remove_duplicate=False)
     lost = [f"{one} {tuple(v.shape)}, {made_up[one]}" for one, v in named if one in made_up and id(v) in kept]
+    # Heads may be left over, but no more layers than the settings tell.
+    own = [one for one, _ in reader.named_parameters()]
+    lost += [f"{one}, not here" for one in storage.more_of_the_same(found["unexpected_keys"], own)]
+    if lost and not anyway:
+        raise TwofoldError(f"{name}: its weights do not fit: {listed(lost)}; take all from one model; {ANYWAY}")
     if lost:
-        raise TwofoldError(f"{name}: its weights do not fit: {listed(lost)}; {FOLDER}")
+        warnings.warn(f"{name}: does not fit in all; left out: {listed(lost)}", stacklevel=4)
     return reader
 
 
@@ -262,7 +269,9 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
     """Refuse tokens and positions that the backbone has no vectors for."""
     known = backbone.get_input_embeddings().num_embeddings
     if vocabulary.size > known:
-        raise TwofoldError(f"{name} knows {known} tokens, the tokenizer {vocabulary.size}; use the backbone's own")
+        raise TwofoldError(
+            f"{name}: its weights know {known} tokens and the tokenizer {vocabulary.size}; take both from one model"
+        )
     longest = getattr(settings, "max_position_embeddings", None) or 0  # below 1 where there is no limit
     if table := _positions_behind_padding(backbone):
         longest = table.num_embeddings - _first_position(backbone)

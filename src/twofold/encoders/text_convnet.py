@@ -79,7 +79,7 @@ class Config(EncoderPart):
         """`folder` holds the files, if they are not where the package is installed."""
         return None if self.weights == "none" else read_sentencepiece(_file("sp.model", folder))
 
-    def fill(self, encoder: Any, folder: Path | None = None) -> None:
+    def fill(self, encoder: Any, anyway: bool = False, folder: Path | None = None) -> None:
         """`folder` holds the files, if they are not where the package is installed."""
         if self.weights != "none":
             _fill(encoder, _file("weights.npz", folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from twofold import storage
 from twofold.config import EncoderPart
-from twofold.errors import TwofoldError, listed
+from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.layers.convolutions import channels_last, read_pyramid
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
@@ -65,7 +66,7 @@ class Config(EncoderPart):
     def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> TimmEncoder:
         return TimmEncoder(self, needs)
 
-    def fill(self, encoder: Encoder) -> None:
+    def fill(self, encoder: Encoder, anyway: bool = False) -> None:
         if self.weights is None:
             return
         own = encoder.get_submodule("network").state_dict()
@@ -81,9 +82,12 @@ class Config(EncoderPart):
             for name, value in given.items()
             if value is not None and value.shape != own[name].shape
         ]
+        if wrong and not anyway:
+            raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {listed(wrong)}; {ANYWAY}")
         if wrong:
-            raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {listed(wrong)}")
-        encoder.get_submodule("network").load_state_dict(given)
+            warnings.warn(f"encoder.weights={self.weights}: left out: {listed(wrong)}", stacklevel=4)
+        fitting = {name: value for name, value in given.items() if value is not None and value.shape == own[name].shape}
+        encoder.get_submodule("network").load_state_dict({**own, **fitting})
 
 
 class TimmEncoder(Encoder):

@@ -31,7 +31,7 @@ def _own(judged: Judged) -> Report:
     """How well it is told whether the second text of a pair is another's."""
     found: list[int] = []
     right: list[int] = []
-    for batch in judged.model.batches(judged.rows):
+    for batch in judged.model.batches(judged.rows, judged.decoder):
         found += [int(one.values.argmax()) for one in judged.model.answers(batch, judged.decoder)]
         right += batch.targets[judged.decoder].tokens[:, 0].tolist()
     return _report([TOLD[one] for one in found], [TOLD[one] for one in right], list(TOLD))

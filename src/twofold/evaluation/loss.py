@@ -17,9 +17,10 @@ def measure(judged: Judged) -> Report:
     was = model.training
     model.eval()
     try:
-        for batch in model.batches(judged.rows):
+        for batch in model.batches(judged.rows, judged.decoder):
             loss = model.losses(batch)[judged.decoder]
             total, count = total + float(loss.sum), count + loss.count
     finally:
         model.train(was)
-    return Report({"loss": total / max(count, 1)}, len(judged.rows))
+    found = {"loss": total / count} if count else {}  # training may have seen none of the labels of these rows
+    return Report(found, len(judged.rows))

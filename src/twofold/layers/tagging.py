@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,17 +14,23 @@ LOWEST = -1e30
 def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
     """The tags that may come first, (tags,), and the steps that are allowed, (tags, tags) as [previous, next].
 
-    Among BIO tags, I-X follows B-X or I-X and nothing else, and never comes first. All else is allowed, and so is
-    everything where no name begins with B- or I-.
+    Among BIO tags, I-X follows B-X or I-X and nothing else, and never comes first; so does I of bare B, I and O. All
+    else is allowed, and so is everything where no name begins with B- or I-.
     """
-    first = torch.tensor([not name.startswith("I-") for name in names], dtype=torch.bool)
+    bare = is_bare(names)
+    first = torch.tensor([not (name.startswith("I-") or (bare and name == "I")) for name in names], dtype=torch.bool)
     if not first.any():
         raise ValueError(f"no tag of {list(names)} may come first: add O, or the B- of an I-")
     after = first.expand(len(names), -1).clone()
     for number, name in enumerate(names):
         if not first[number]:
-            after[:, number] = torch.tensor([previous in (name, f"B-{name[2:]}") for previous in names])
+            after[:, number] = torch.tensor([previous in (name, f"B{name[1:]}") for previous in names])
     return first, after
+
+
+def is_bare(names: Iterable[str]) -> bool:
+    """Whether tags mark spans of one kind that has no name: B and I, perhaps with O."""
+    return {"B", "I"} <= set(names) <= {"B", "I", "O"}
 
 
 def best_path(scores: Tensor, mask: Tensor, first: Tensor, after: Tensor) -> Tensor:

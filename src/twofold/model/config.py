@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ class DecoderSlot:
     weight: float = 1.0
     """What its loss is multiplied by."""
 
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < math.inf:
+            raise ValueError(f"weight {self.weight}: must be above 0, and finite")
+
 
 @dataclass(frozen=True)
 class MaskSettings:
@@ -52,6 +57,8 @@ class MaskSettings:
             raise ValueError("classes: from 1 to 255 names, whose numbers go up to 254")
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("classes: a name stands twice")
+        if self.ignore is not None and self.first <= self.ignore < self.first + len(self.classes):
+            raise ValueError(f"ignore {self.ignore}: the number of '{self.classes[self.ignore - self.first]}'")
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,10 @@ class ModelConfig:
             raise TwofoldError("source: two texts are read as one by the decoders `label` and `tokens` only")
         if self.apart and (isinstance(self.source, str) or writes != {"label"}):
             raise TwofoldError("apart is for the decoder `label` over two texts: source: [a, b]")
+        if self.apart and any(getattr(slot.part, "compare", "none") == "none" for slot in self.decoders.values()):
+            raise TwofoldError(
+                "apart: nothing would tell the two texts from each other; decoder.compare: cosine, features"
+            )
         if self.apart and any(getattr(slot.part, "reduction", None) == "first" for slot in self.decoders.values()):
             raise TwofoldError("apart: two texts that are read apart have no first token in common; reduction: mean")
         if self.noise and writes != {"text"}:

@@ -109,6 +109,8 @@ class Model(Learner):
 
     def batch(self, examples: Sequence[Example], targets: bool = True) -> Batch:
         """Examples, each a mapping from column names to texts, as tensors on the model's device."""
+        if not examples:
+            raise TwofoldError("a batch needs at least one example")
         rows = [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
         return self.batch_of(rows, targets)
 
@@ -130,16 +132,16 @@ class Model(Learner):
         fields = [self.source, *self.targets.values()]
         return (row for row in rows if all(field.encode([row]).ids[0] for field in fields))
 
-    def batches(self, rows: Sequence[Row]) -> Iterator[Batch]:
-        """All rows, in batches of like length or size, with what is to be written."""
-        items, written = self._reads.read(rows), self._written(rows)
+    def batches(self, rows: Sequence[Row], decoder: str) -> Iterator[Batch]:
+        """All rows, in batches of like length or size, with what one decoder is to write."""
+        items, written = self._reads.read(rows), self._written(rows, decoder)
         for numbers in self._reads.groups(items, PREDICT_TOKENS):
             for start in range(0, len(numbers), LEARN_ROWS):
                 yield self._batch(items, written, numbers[start : start + LEARN_ROWS])
 
-    def _written(self, rows: Sequence[Row]) -> dict[str, Sequence[Any]]:
-        """For each decoder that writes a column what it is to write, row by row."""
-        return {name: self._writes[name].read(rows) for name in self.targets}
+    def _written(self, rows: Sequence[Row], decoder: str | None = None) -> dict[str, Sequence[Any]]:
+        """For each decoder that writes a column, or for one of them, what it is to write, row by row."""
+        return {name: self._writes[name].read(rows) for name in self.targets if decoder in (None, name)}
 
     def _batch(
         self, items: Sequence[Any], written: Mapping[str, Sequence[Any]] | None, numbers: Sequence[int]
@@ -208,6 +210,8 @@ class Model(Learner):
         """
         shown = isinstance(self.source, PictureField)
         single = not isinstance(inputs, list | tuple) if shown else isinstance(inputs, str)
+        if not single and not isinstance(inputs, Sequence):
+            raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}")
         given: Sequence[Input] = [inputs] if single else inputs
         options = options or self.config.generate
         part, output = self.decoder(decoder), self._writes[self.decoder_name(decoder)]
@@ -277,6 +281,8 @@ class Model(Learner):
 
     def _rows(self, given: Sequence[Input], prefix: str | None) -> list[Row]:
         begun = {}
+        if prefix is not None and not prefix.strip():
+            raise TwofoldError("the beginning of a text is empty; leave it out")
         if prefix:
             field = self.source.prefix if isinstance(self.source, PictureField) else None
             if field is None:

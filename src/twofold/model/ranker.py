@@ -101,9 +101,9 @@ class Ranker(Learner):
         """What reads contexts alone; of a cross-encoder the encoder itself may read both as one text only."""
         return self.candidate_encoder if self.joined else self.encoder
 
-    def start_from(self) -> None:
+    def start_from(self, anyway: bool = False) -> None:
         """Take the weights that the encoder's settings name; a tower of the candidates' own begins with the same."""
-        cast(EncoderConfig, self.config.encoder).fill(self.encoder)
+        cast(EncoderConfig, self.config.encoder).fill(self.encoder, anyway)
         if self.candidate_tower is not None:
             self.candidate_tower.load_state_dict(self.encoder.state_dict())
 

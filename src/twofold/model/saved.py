@@ -16,7 +16,7 @@ from twofold import storage
 from twofold.config import structure, unstructure
 from twofold.data.fields import SOURCE
 from twofold.data.tokenizer import TextTokenizer
-from twofold.errors import TwofoldError, listed
+from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.model.config import ModelConfig, RankerConfig
 
 FORMAT = 1
@@ -70,6 +70,7 @@ def write(
             "family": next(name for name, kind in FAMILIES.items() if isinstance(config, kind)),
             "sha256": storage.sha256(aside / WEIGHTS),
             "tokenizers": {name: file for name, (file, _) in files.items()},
+            "tokenizer_sha256": {file: storage.sha256(aside / file) for file, _ in files.values()},
             "model": unstructure(config),
         }
         storage.write_json(aside / CONFIG, about)
@@ -79,6 +80,10 @@ def read(folder: Path, allow_code: bool) -> Saved:
     """The settings and tokenizers of a model."""
     path = _find(folder)
     about = storage.read_json(path / CONFIG, REMEDY)
+    if is_backbone(path):
+        raise TwofoldError(
+            f"{path}: a folder of transformers, not one that `twofold train` wrote; name it in a recipe: encoder={path}"
+        )
     if about.get("format") != FORMAT:
         raise TwofoldError(
             f"{path}: saved in format {about.get('format')}, this version reads {FORMAT}; update twofold or train again"
@@ -96,6 +101,12 @@ def read(folder: Path, allow_code: bool) -> Saved:
         raise TwofoldError(
             f"{path / CONFIG}: must name a tokenizer file for each of {', '.join(sorted(needed))}; {REMEDY}"
         )
+    expected = structure(about.get("tokenizer_sha256", {}), dict[str, str], f"{path / CONFIG}: tokenizer_sha256")
+    for file in set(files.values()) & expected.keys():
+        if (path / file).is_file() and storage.sha256(path / file) != expected[file]:
+            raise TwofoldError(
+                f"{path / file}: not the tokenizer that the weights beside it were trained with, or damaged; {REMEDY}"
+            )
     loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
     return Saved(path, config, {name: loaded[file] for name, file in files.items()})
 
@@ -141,15 +152,16 @@ def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: boo
         for name in own
         if name.startswith("encoder.") and name not in taken
     ]
+    over = [name for name in theirs if name.startswith("encoder.") and name not in own]
+    wrong += [f"{name} {tuple(theirs[name].shape)}, not here" for name in storage.more_of_the_same(over, own)]
     if wrong and not anyway:
         raise TwofoldError(
-            f"start: {path} does not fit: {listed(wrong)}; start from a model of the same encoder, or set "
-            "start_anyway=true to leave these as they are"
+            f"start: {path} does not fit: {listed(wrong)}; start from a model of the same encoder; {ANYWAY}"
         )
     if wrong and not any(name.startswith("encoder.") for name in taken):
         raise TwofoldError(f"start: nothing of {path} fits: {listed(wrong)}")
     if wrong:
-        warnings.warn(f"start: {path} does not fit in all; these stay as they are: {listed(wrong)}", stacklevel=4)
+        warnings.warn(f"start: {path} does not fit in all; left out: {listed(wrong)}", stacklevel=4)
     fill(model, {**own, **taken}, path)
 
 
@@ -182,7 +194,8 @@ def _find(folder: Path) -> Path:
     if not folder.exists():
         raise TwofoldError(f"{folder}: no such model; MODEL is a folder that `twofold train --out` wrote")
     raise TwofoldError(
-        f"{folder}: holds no model ({CONFIG} is missing); give a folder that `twofold train --out` wrote"
+        f"{folder}: holds no model ({CONFIG} is missing); give a folder that `twofold train --out` wrote; other "
+        "models become one that a recipe can start from by `twofold import`"
     )
 
 

@@ -61,7 +61,7 @@ class PairRecipe(Recipe):
         config = replace(config, encoder=self.encoder.settled(), classes=classes, numbers=numbers)
         model = Model(config, tokenizers)
         if not self.start or self.start_anyway:  # otherwise every weight of the encoder comes from there
-            self.encoder.fill(model.encoder)
+            self.encoder.fill(model.encoder, self.start_anyway)
         if self.start:
             model.take_weights(self.start, self.start_anyway)
         return model
@@ -110,12 +110,19 @@ def _found(
     for name, own in names.items():
         if not own:
             raise TwofoldError(f"'{columns[name]}' holds no label")
+        if len(own) == 1 and asked[name].part.writes != "tree":
+            warnings.warn(
+                f"'{columns[name]}' holds {next(iter(own))!r} and nothing else: nothing to learn", stacklevel=4
+            )
         if loose[name] and any(tag.startswith("B-") for tag in own):
             warnings.warn(
                 f"'{columns[name]}': in {loose[name]:,} sentences a name begins with I- (the form IOB1), as no answer "
                 "does; let every name begin with B-",
                 stacklevel=4,
             )
+    for name, values in numbers.items():
+        if len(set(values)) == 1:
+            warnings.warn(f"'{columns[name]}' holds {values[0]} and nothing else: nothing to learn", stacklevel=4)
     deviations = {name: (float(np.mean(own)), float(np.std(own)) or 1.0) for name, own in numbers.items()}
     return {name: tuple(sorted(own)) for name, own in names.items()}, deviations
 

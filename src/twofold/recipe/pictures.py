@@ -19,7 +19,7 @@ from twofold.data.picture_fields import MaskField, NameField
 from twofold.data.picture_rows import NAME, PictureRows
 from twofold.data.pictures import files_of, pictures_fingerprint, read_pictures
 from twofold.data.views import Augment, PictureSettings
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, listed
 from twofold.model import Model, ModelConfig
 from twofold.model.config import MaskSettings
 from twofold.progress import bar
@@ -134,10 +134,17 @@ class PictureRecipe(PairRecipe):
         if not len(rows):
             raise TwofoldError(f"{self.data.train}: no row can be used")
         if len(rows) < cache.rows:
-            left = cache.rows - len(rows)
-            warnings.warn(f"{self.data.train}: {left:,} of {cache.rows:,} rows cannot be used", stacklevel=2)
+            left = [
+                cache.columns[NAME].row(row).tobytes().decode(errors="replace")
+                for row in np.flatnonzero(~usable).tolist()
+            ]
+            said = f"{self.data.train}: {len(left):,} of {cache.rows:,} rows cannot be used"
+            warnings.warn(f"{said}: {listed([one or '(no picture)' for one in left])}", stacklevel=2)
         if self.data.dev:
-            return Split(rows, list(model.read(self.data.dev, self.data.pictures)))
+            judged = list(model.read(self.data.dev, self.data.pictures))
+            if not judged:
+                raise TwofoldError(f"{self.data.dev}: no row can be used")
+            return Split(rows, judged)
         if self.data.held_out >= len(rows):
             raise TwofoldError(f"data.held_out={self.data.held_out}: only {len(rows)} rows can be used")
         kept, held = hold_out(len(rows), self.data.held_out, self.train.seed)

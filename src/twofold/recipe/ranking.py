@@ -124,7 +124,7 @@ class RankingRecipe(Recipe):
         config = dataclasses.replace(self.model_config(), encoder=self.encoder.settled())
         model = Ranker(config, tokenizer)
         if not self.start or self.start_anyway:  # otherwise every weight of the encoder comes from there
-            model.start_from()
+            model.start_from(self.start_anyway)
         if self.start:
             model.take_weights(self.start, self.start_anyway)
         model.chunk_tokens, model.memory_tokens = self.train.chunk_tokens, self.train.memory_tokens

@@ -86,5 +86,7 @@ def _check_best(recipe: Recipe, known: list[str]) -> None:
     best = recipe.train.best
     if best not in known:
         raise TwofoldError(f"train.best: no metric '{best}'; {did_you_mean(best, known)}")
-    if best != type(recipe.train)().best and not (recipe.data.dev or recipe.data.held_out):
-        raise TwofoldError(f"train.best={best} needs rows to judge by: give data.dev or data.held_out")
+    needed = {f"train.best={best}": best != type(recipe.train)().best, "train.patience": bool(recipe.train.patience)}
+    for what, asked in needed.items():
+        if asked and not (recipe.data.dev or recipe.data.held_out):
+            raise TwofoldError(f"{what} needs rows to judge by: give data.dev or data.held_out")

@@ -230,6 +230,11 @@ class Trainer:
         metrics = self.validate(self.model) if self.validate and self.first else {}
         metrics = processes.from_first(metrics)
         better = True
+        if self.validate and self.config.best not in metrics:
+            raise TwofoldError(
+                f"train.best={self.config.best}: nothing to judge by; all labels of these rows are unknown, or all "
+                "their pixels ignored"
+            )
         if metrics:
             value = metrics[self.config.best] * (-1 if _lower_is_better(self.config.best) else 1)
             better = progress.best is None or value > progress.best

@@ -34,6 +34,8 @@ def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
             groups.setdefault((parameter.ndim > 1, scale), []).append(parameter)
     for prefix in config.rates.keys() - used:
         raise TwofoldError(f"train.rates: no parameter's name begins with '{prefix}'")
+    if not groups:
+        raise TwofoldError("train.rates: nothing learns; give the encoder or a decoder a rate above 0")
     made = [
         {"params": members, "weight_decay": config.weight_decay if matrix else 0.0, "scale": scale}
         for (matrix, scale), members in sorted(groups.items(), key=lambda item: item[0], reverse=True)
