@@ -122,6 +122,20 @@ def test_the_running_mean_is_what_is_judged_and_saved(tokenizer: TextTokenizer) 
         torch.testing.assert_close(one.detach(), old + 1.0)
 
 
+def test_the_running_mean_is_also_one_of_what_batch_norm_has_seen() -> None:
+    norm = torch.nn.BatchNorm1d(2)
+    mean = RunningMean(norm, 0.5)
+    norm(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    assert norm.running_mean is not None
+    seen = norm.running_mean.clone()
+    mean.update(1000)
+    mean.swap()
+    torch.testing.assert_close(norm.running_mean, seen / 2)
+    assert norm.num_batches_tracked == 1
+    mean.swap()
+    torch.testing.assert_close(norm.running_mean, seen)
+
+
 def test_batch_norm_is_refused_with_accumulation(tmp_path: Path, rows: str) -> None:
     recipe = small_recipe(rows, "transformer", "transformer", train={"accumulate": 2})
     recipe["decoder"]["norm"] = "batch"

@@ -112,11 +112,17 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensor
 
 
 class RunningMean:
-    """An exponential mean of the weights over the steps; early on it forgets faster, so as not to keep the start."""
+    """An exponential mean of the weights over the steps; early on it forgets faster, so as not to keep the start.
+
+    What BatchNorm has seen belongs to the weights of each step, and is averaged with them.
+    """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.parameters: list[Tensor] = [one.detach() for one in model.parameters() if one.requires_grad]
+        own = {id(one) for one in model.parameters()}
+        seen = [one for one in model.state_dict(keep_vars=True).values() if id(one) not in own]
+        learned = [one.detach() for one in model.parameters() if one.requires_grad]
+        self.parameters: list[Tensor] = [*learned, *(one for one in seen if one.is_floating_point())]
         self.means = [parameter.clone() for parameter in self.parameters]
 
     def update(self, step: int) -> None:
