@@ -173,5 +173,5 @@ def more_of_the_same(left_over: Iterable[str], own: Iterable[str]) -> list[str]:
 
     Names may be longer at the front, where files have a prefix of their own.
     """
-    known = tuple(_NUMBER.sub("#", name) for name in own)
-    return [name for name in left_over if _NUMBER.sub("#", name).endswith(known)]
+    known = tuple({f".{_NUMBER.sub('#', name)}" for name in own if _NUMBER.search(name)})
+    return [name for name in left_over if f".{_NUMBER.sub('#', name)}".endswith(known)]
