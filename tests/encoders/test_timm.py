@@ -73,7 +73,7 @@ def test_weights_come_from_a_file_and_are_saved_with_the_model(
     import timm  # type: ignore[import-not-found,unused-ignore]
 
     torch.manual_seed(5)
-    network = timm.create_model(name, pretrained=False)
+    network: Any = timm.create_model(name, pretrained=False)
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     reads: Any = settled(name=name, weights=str(tmp_path / "weights.safetensors"))
     model = small_picture_model(tokenizer, reads, decoder("unet")).eval()
@@ -108,8 +108,14 @@ def test_a_file_without_the_weights_is_named(tokenizer: TextTokenizer, tmp_path:
     with pytest.raises(TwofoldError, match=r"none\.safetensors: no such file"):
         reads.fill(model.encoder)
     save_file({"other.weight": torch.zeros(3)}, tmp_path / "none.safetensors")
-    with pytest.raises(TwofoldError, match=r"none\.safetensors: does not fit: conv_stem\.weight is missing"):
-        reads.fill(model.encoder)
+    for anyway in (False, True):  # nothing at all is not to be started from
+        with pytest.raises(TwofoldError, match=r"none\.safetensors: does not fit: conv_stem\.weight is missing"):
+            reads.fill(model.encoder, anyway)
+    stem = torch.ones_like(model.encoder.get_submodule("network").state_dict()["conv_stem.weight"])
+    save_file({"conv_stem.weight": stem}, tmp_path / "none.safetensors")
+    with pytest.warns(UserWarning, match=r"left out: bn1\.weight is missing"):
+        reads.fill(model.encoder, anyway=True)
+    assert torch.equal(model.encoder.get_submodule("network").state_dict()["conv_stem.weight"], stem)
 
 
 def test_without_the_package_the_line_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,11 +82,11 @@ class Config(EncoderPart):
             for name, value in given.items()
             if value is not None and value.shape != own[name].shape
         ]
-        if wrong and not anyway:
+        fitting = {name: value for name, value in given.items() if value is not None and value.shape == own[name].shape}
+        if wrong and not (anyway and fitting):
             raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {listed(wrong)}; {ANYWAY}")
         if wrong:
             warnings.warn(f"encoder.weights={self.weights}: left out: {listed(wrong)}", stacklevel=4)
-        fitting = {name: value for name, value in given.items() if value is not None and value.shape == own[name].shape}
         encoder.get_submodule("network").load_state_dict({**own, **fitting})
 
 
