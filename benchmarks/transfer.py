@@ -120,13 +120,13 @@ def judge_pictures(runs: Path) -> None:
     for name, changes in starts.items():
         folder = runs / f"segment_pets_{name}"
         begun = [] if name == "scratch" else [f"encoder={runs / 'label_pets'}"]
-        train("segment_pets", folder, ["train.epochs=12", *begun, *changes])
+        train("segment_pets", folder, ["train.epochs=10", *begun, *changes])
         model = twofold.load(folder)
         metrics = twofold.evaluate(model, [row.values for row in model.read(shapes)]).metrics
         table[name] = {"metrics": metrics, "cpu_minutes": cpu_minutes(folder)}
     print(breeds, table, flush=True)
     content = {"breeds": breeds, "breeds_cpu_minutes": cpu_minutes(runs / "label_pets"), "masks": table}
-    save("transfer/pictures", {"epochs": 12, "examples": len(rows), **content})
+    save("transfer/pictures", {"epochs": 10, "examples": len(rows), **content})
 
 
 def main() -> None:
