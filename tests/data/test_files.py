@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twofold.data.files import Row, fingerprint, read_rows
+from twofold.data.files import Row, Sources, fingerprint, read_rows
 from twofold.errors import TwofoldError
 
 ROWS = [{"source": "하나, 둘", "target": "1 2"}, {"source": "three", "target": "3"}]
@@ -30,7 +30,7 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def refusal(where: str | dict[str, str]) -> str:
+def refusal(where: Sources) -> str:
     """The one line that reading ends with."""
     with pytest.raises(TwofoldError) as caught:
         list(read_rows(where))
@@ -90,6 +90,18 @@ def test_files_side_by_side_must_have_the_same_lines(tmp_path: Path, short: str)
     paths = {name: write(tmp_path / name, b"a\nb\n" if name == short else b"a\nb\nc\n") for name in ("de", "en")}
     longer = next(path for name, path in paths.items() if name != short)
     assert refusal(paths).startswith(f"{paths[short]}: ends before {longer}")
+
+
+def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
+    first, second = (write(tmp_path / name, CONTENT[name].encode()) for name in ("rows.tsv", "rows.jsonl"))
+    both = list(read_rows((first, second)))
+    assert both == [*read_rows(first), *read_rows(second)]
+    assert fingerprint((first, second)) != fingerprint((second, first)) != fingerprint(second)
+
+
+def test_of_several_files_the_one_without_rows_is_named(tmp_path: Path) -> None:
+    good, empty = write(tmp_path / "a.txt", b"one"), write(tmp_path / "b.txt", b"")
+    assert refusal((good, empty)) == f"{empty}: holds no rows"
 
 
 def test_a_folder_of_hugging_face_datasets_gives_its_rows(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import twofold
+from tests.recipe.tasks import read_log
 from tests.texts import recipe, repeated, write
 from twofold.data.batches import Moment
+from twofold.errors import TwofoldError
 from twofold.model import Model
 from twofold.recipe import Recipe, train
 
@@ -42,6 +44,24 @@ def test_a_reply_of_another_is_told_while_words_are_guessed(tmp_path: Path) -> N
     model = twofold.load(tmp_path / "run", "cpu")
     found = model.predict([("boat boat boat", "boat boat"), ("boat boat boat", "noon noon noon")], decoder="tell")
     assert [one.output for one in found] == ["no", "yes"]
+
+
+def test_several_files_are_learned_from_as_one(tmp_path: Path) -> None:
+    one = write(tmp_path, repeated, 80)
+    lines = Path(one).read_text().splitlines(keepends=True)
+    halves = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
+    for half, part in zip(halves, (lines[:50], lines[50:]), strict=True):
+        half.write_text("".join(part))
+    data = {"source": ["text", "reply"], "held_out": 20}
+    writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "target": "stranger"}}
+    for name, files in {"whole": one, "halves": [str(half) for half in halves]}.items():
+        content = recipe(one, {**data, "train": files}, writes, max_steps=4, evaluate_every=2)
+        train(Recipe.of(content), tmp_path / name)
+    assert [line.get("loss") for line in read_log(tmp_path / "halves")] == [
+        line.get("loss") for line in read_log(tmp_path / "whole")
+    ]
+    with pytest.raises(TwofoldError, match=r"recipe\.data: train names no file"):
+        Recipe.of(recipe(one, {**data, "train": []}, writes))
 
 
 def test_a_text_is_mended_after_noise(tmp_path: Path) -> None:

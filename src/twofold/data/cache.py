@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
-from twofold.data.files import Row, Where, fingerprint, read_rows
+from twofold.data.files import Row, Sources, fingerprint, read_rows
 
 FORMAT = 1
 CHUNK = 500_000
 """About how many characters are tokenised at a time, whether in many short rows or in a few long ones."""
 Report = Callable[[int], None]
 """Called with the number of rows read so far."""
-Read = Callable[[Where], Iterator[Row]]
+Read = Callable[[Sources], Iterator[Row]]
 """How the rows of a file are read."""
 
 
@@ -78,7 +78,7 @@ class Cache:
     @classmethod
     def of(
         cls,
-        where: Where,
+        where: Sources,
         fields: Mapping[str, Field],
         report: Report | None = None,
         read: Read | None = None,

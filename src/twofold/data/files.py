@@ -18,6 +18,8 @@ from twofold.types import Example
 
 Where = str | Mapping[str, str]
 """A file or folder, or column names to plain text files that are read side by side, line by line."""
+Sources = Where | tuple[str, ...]
+"""The same, or several files that are read one after the other."""
 LONGEST_LINE = 16_000_000
 
 
@@ -45,8 +47,12 @@ class Row:
         return turns if isinstance(value, list) else turns[0]
 
 
-def read_rows(where: Where) -> Iterator[Row]:
+def read_rows(where: Sources) -> Iterator[Row]:
     """Every row of a file, in order; a file without rows is an error."""
+    if isinstance(where, tuple):
+        for one in where:
+            yield from read_rows(one)
+        return
     empty = True
     for row in _read_together(where) if isinstance(where, Mapping) else _read(Path(where)):
         empty = False
@@ -55,8 +61,10 @@ def read_rows(where: Where) -> Iterator[Row]:
         raise TwofoldError(f"{_name(where)}: holds no rows")
 
 
-def fingerprint(where: Where) -> str:
+def fingerprint(where: Sources) -> str:
     """A hash of all that `read_rows` would read."""
+    if isinstance(where, tuple):
+        return " ".join(map(fingerprint, where))
     if isinstance(where, Mapping):
         return " ".join(f"{column} {fingerprint(path)}" for column, path in where.items())
     path = Path(where)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Literal
 
 from twofold.data.cache import Encoded
-from twofold.data.files import Row, Where, read_rows
+from twofold.data.files import Row, Sources, read_rows
 from twofold.data.published import READERS
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
@@ -33,15 +34,17 @@ class RankingReader:
     """A column whose texts stand before the turns, such as a persona."""
     form: Form = "auto"
 
-    def read(self, where: Where) -> Iterator[Row]:
+    def read(self, where: Sources) -> Iterator[Row]:
         """Every row of a file."""
         return map(self.row, self.read_as_given(where))
 
-    def read_as_given(self, where: Where) -> Iterator[Row]:
+    def read_as_given(self, where: Sources) -> Iterator[Row]:
         """Every row of a file, candidates and their label as they stand."""
-        if self.form != "auto" and not isinstance(where, str):
-            raise TwofoldError(f"data.form={self.form}: name one file")
-        return read_rows(where) if self.form == "auto" else READERS[self.form](str(where))
+        if self.form == "auto":
+            return read_rows(where)
+        if isinstance(where, Mapping):
+            raise TwofoldError(f"data.form={self.form}: name files, not columns")
+        return chain.from_iterable(map(READERS[self.form], [where] if isinstance(where, str) else where))
 
     def row(self, row: Row) -> Row:
         """The same row in the one form."""

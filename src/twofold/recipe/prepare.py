@@ -17,7 +17,7 @@ from torch import Tensor
 
 from twofold import storage
 from twofold.data.candidates import read_candidates
-from twofold.data.files import Row
+from twofold.data.files import Row, Sources
 from twofold.data.ranking import RankingReader, text_key
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
@@ -69,7 +69,7 @@ class Teacher:
 
 def prepare_rows(
     reader: RankingReader,
-    where: str,
+    where: Sources,
     mine: Mining | None,
     teacher: Teacher | None,
     seed: int,

@@ -34,9 +34,9 @@ from twofold.training.config import RankingTrainConfig
 class RankingData:
     """What to learn from: pairs, pairs with given negatives, or rows of candidates."""
 
-    train: str
-    """A jsonl, tsv, csv file, each also .gz, or a `datasets` folder."""
-    dev: str | None = None
+    train: str | tuple[str, ...]
+    """A jsonl, tsv, csv file, each also .gz, or a `datasets` folder; or several, which are read as one."""
+    dev: str | tuple[str, ...] | None = None
     """Rows to judge by while training."""
     held_out: int = 0
     """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
@@ -64,6 +64,8 @@ class RankingData:
     """What a backbone wants before every candidate."""
 
     def __post_init__(self) -> None:
+        if not self.train:
+            raise ValueError("train names no file")
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both")
         if self.max_context < 3 or self.max_candidate < 3:
@@ -147,12 +149,14 @@ class RankingRecipe(Recipe):
             return rows
         drawn = np.random.default_rng([self.train.seed, len(rows)]).permutation(rows)
         if skip + 2 > len(rows):
-            raise TwofoldError(f"data.skip={skip}: {self.data.train} has {len(rows)} rows to learn from; leave some")
+            raise TwofoldError(f"data.skip={skip}: there are {len(rows)} rows to learn from; leave some")
         return np.sort(drawn[skip:][:most])
 
     def rows(self, cache: Cache, rows: NDArray[np.int64], model: Ranker) -> RankingRows:
         if self.loss.teacher != "none" and not len(cache.columns["scores"].ids):
-            raise TwofoldError(f"loss.teacher={self.loss.teacher}: {self.data.train} has no 'scores'; name a `teacher`")
+            raise TwofoldError(
+                f"loss.teacher={self.loss.teacher}: the training rows have no 'scores'; name a `teacher`"
+            )
         drawn = self.train.negatives if model.joined else None
         assert self.train.batch_rows
         return RankingRows(cache, rows, self.train.batch_rows, self.train.seed, drawn)

@@ -15,7 +15,7 @@ from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.corruption import Noise
 from twofold.data.fields import SOURCE, TooLong
-from twofold.data.files import Row, Where, read_rows
+from twofold.data.files import Row, Sources, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
 from twofold.errors import TwofoldError
@@ -29,15 +29,16 @@ from twofold.recipe.pair import PairRecipe
 class DataConfig:
     """What to learn from."""
 
-    train: str | dict[str, str]
-    """A jsonl, tsv, csv or text file, each also .gz, a `datasets` folder, or columns to plain text files."""
+    train: str | dict[str, str] | tuple[str, ...]
+    """A jsonl, tsv, csv or text file, each also .gz, a `datasets` folder, or columns to plain text files; or several
+    files, which are read as one."""
     source: str | tuple[str, ...] = "source"
     """The column or key to read, or two of them that are read as one text; words for `tags` and `tree`."""
     apart: bool = False
     """Of two texts: whether each is read by itself, as backbones made for single sentences know it, and not as one."""
     target: str | tuple[str, ...] = "target"
     """The column or key to write; for `tree` those of heads and relations."""
-    dev: str | dict[str, str] | None = None
+    dev: str | dict[str, str] | tuple[str, ...] | None = None
     """Rows to judge by while training."""
     held_out: int = 0
     """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
@@ -56,6 +57,8 @@ class DataConfig:
     """Text → text: what is done to the source, such as {mask: 0.3, delete: 0.1}, when the target is the same text."""
 
     def __post_init__(self) -> None:
+        if not self.train:
+            raise ValueError("train names no file")
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both")
         if self.held_out < 0 or self.max_source < 1 or self.max_target < 1:
@@ -166,7 +169,7 @@ def make_tokenizers(
     return {name: found[column] for name, column in columns.items()}
 
 
-def split_rows(data: Any, cache: Cache, seed: int, read: Callable[[Where], Iterator[Row]]) -> Split:
+def split_rows(data: Any, cache: Cache, seed: int, read: Callable[[Sources], Iterator[Row]]) -> Split:
     """All rows and those of `data.dev`, or `data.held_out` of them drawn by seed to judge by."""
     if data.dev:
         return Split(np.arange(cache.rows), list(read(data.dev)))
