@@ -229,7 +229,7 @@ def _step(error: BaseException) -> str:
     for note in getattr(error, "__notes__", ()):
         name = getattr(note, "name", None)
         if name is not None:
-            return f".{name}"
+            return "" if name == "part" else f".{name}"  # a recipe writes a part's settings beside its target
         index = getattr(note, "index", None)
         if index is not None:
             return f".{index}" if isinstance(index, str) else f"[{index}]"

@@ -132,8 +132,8 @@ def test_two_texts_are_given_apart_or_with_a_tab_between_them(tokenizer: TextTok
     assert pair.taken(row(["seven", "eight"], "two")) == (["seven", "eight"], "two")
 
 
-@pytest.mark.parametrize("given", ["seven two", "seven\ttwo\tone", ("seven",), []])
-def test_one_text_or_three_are_refused_with_their_place(tokenizer: TextTokenizer, given: Any) -> None:
+@pytest.mark.parametrize("given", ["seven two", "seven\ttwo\tone", ("seven",), [], 5, None])
+def test_what_is_not_two_texts_is_refused_with_its_place(tokenizer: TextTokenizer, given: Any) -> None:
     with pytest.raises(TwofoldError, match=r"^input 3: give one and other, two texts with a tab between them$"):
         field(tokenizer).given(given, "input 3")
 

@@ -41,8 +41,8 @@ class TwoTexts:
 
     def given(self, value: Any, place: str = "") -> Row:
         """Two texts, or one with a tab between them."""
-        both = value.split("\t") if isinstance(value, str) else list(value)
-        if len(both) != 2:
+        both = value.split("\t") if isinstance(value, str) else value
+        if not isinstance(both, list | tuple) or len(both) != 2:
             raise TwofoldError(f"{place}: give {self.column}, two texts with a tab between them")
         return Row(place, {self.first.column: both[0], self.second.column: both[1]})
 
