@@ -93,18 +93,27 @@ def judge_pretraining(runs: Path) -> None:
         asked = questions(model.reader, list(read_rows(str(DATA / "ubuntu_irc" / "dev.jsonl.gz"))))
         found = places(score_questions(model, asked).scores, [one.right for one in asked], [one.place for one in asked])
         right[name] = np.array([recall(place, 1) for place in found])
-        judged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-        curve = [(line["step"], line["dev_r@1"]) for line in judged if "dev_r@1" in line]
+        curve = held_out(folder, "r@1")
         table[name] = {"r@1": float(right[name].mean()), "held_out": curve, "cpu_minutes": cpu_minutes(folder)}
         if start:
             table[name]["pretraining_cpu_minutes"] = cpu_minutes(runs / start)
             interval = paired_bootstrap(right[name], right["scratch"])
             table[name]["over_scratch"] = [interval.difference, interval.low, interval.high]
-        best = max(value for _, value in table["scratch"]["held_out"])
-        reached = (step for step, value in curve if value >= best)
-        table[name]["steps_to_the_best_of_scratch"] = next(reached, None)
+        table[name]["steps_to_the_best_of_scratch"] = reached(curve, table["scratch"]["held_out"])
         print(table, flush=True)  # and saved each time: the next start takes half an hour
         save("transfer/pretraining", {"recipe": "rank_own", "examples": len(asked), "starts": table})
+
+
+def held_out(folder: Path, metric: str) -> list[tuple[int, float]]:
+    """How good a training was on its held-out rows, step by step."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [(line["step"], line[f"dev_{metric}"]) for line in lines if f"dev_{metric}" in line]
+
+
+def reached(curve: list[tuple[int, float]], other: list[tuple[int, float]]) -> int | None:
+    """After how many steps a training was as good as another at its best."""
+    best = max(value for _, value in other)
+    return next((step for step, value in curve if value >= best), None)
 
 
 def judge_pictures(runs: Path) -> None:
@@ -123,7 +132,9 @@ def judge_pictures(runs: Path) -> None:
         train("segment_pets", folder, ["train.epochs=10", *begun, *changes])
         model = twofold.load(folder)
         metrics = twofold.evaluate(model, [row.values for row in model.read(shapes)]).metrics
-        table[name] = {"metrics": metrics, "cpu_minutes": cpu_minutes(folder)}
+        curve = held_out(folder, "miou")
+        table[name] = {"metrics": metrics, "held_out": curve, "cpu_minutes": cpu_minutes(folder)}
+        table[name]["steps_to_the_best_of_scratch"] = reached(curve, table["scratch"]["held_out"])
     print(breeds, table, flush=True)
     content = {"breeds": breeds, "breeds_cpu_minutes": cpu_minutes(runs / "label_pets"), "masks": table}
     save("transfer/pictures", {"epochs": 10, "examples": len(rows), **content})
