@@ -117,14 +117,14 @@ def reached(curve: list[tuple[int, float]], other: list[tuple[int, float]]) -> i
 
 
 def judge_pictures(runs: Path) -> None:
-    """Breeds of pets, and that encoder under a U-Net on their masks: frozen, then free, beside from scratch."""
+    """Breeds of pets, and that encoder under a U-Net on their masks: frozen, thawing, free, and beside from scratch."""
     need("oxford_pets", "images.zip")
     pictures, shapes = f"{DATA}/oxford_pets/images.zip/dev/images", f"{DATA}/oxford_pets/images.zip/dev"
     train("label_pets", runs / "label_pets")
     labels = twofold.load(runs / "label_pets")
     rows = list(labels.read(str(DATA / "oxford_pets" / "dev.tsv.gz"), pictures))
     breeds = twofold.evaluate(labels, [row.values for row in rows]).metrics
-    starts = {"scratch": [], "frozen": ["train.freeze=encoder"], "free": []}
+    starts = {"scratch": [], "frozen": ["train.freeze=encoder"], "thawing": ["train.freeze=gradual"], "free": []}
     table: dict[str, Any] = {}
     for name, changes in starts.items():
         folder = runs / f"segment_pets_{name}"
