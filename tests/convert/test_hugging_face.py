@@ -183,6 +183,19 @@ def test_what_nobody_knows_is_refused_unless_allowed(folder: Path, tmp_path: Pat
     assert shown.stderr.splitlines()[0] == f"left out, {misfit}"
     again = answer("import", folder, tmp_path / "two", "--allow-mismatch")
     assert again["not_read"] == [{"name": "encoder.layer.2.gate", "why": "unknown", "shape": [3, 4]}]
+    assert "encoder.layer.2.gate" not in load_file(tmp_path / "two" / "model.safetensors")
+
+
+def test_more_layers_than_the_settings_tell_are_left_out_where_that_is_allowed(folder: Path, tmp_path: Path) -> None:
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": 1}))
+    with pytest.raises(TwofoldError, match=r"16 things do not fit; --allow-mismatch leaves out what does not fit"):
+        convert(folder, tmp_path / "out")
+    made = convert(folder, tmp_path / "out", Settings(allow_mismatch=True))
+    written = load_file(tmp_path / "out" / "model.safetensors")
+    assert len(written) == made.tensors
+    assert not any(name.startswith("encoder.layer.1.") for name in written)
+    Config(name=str(tmp_path / "out")).own_tokenizer()
 
 
 def test_what_the_encoder_reads_must_be_there(folder: Path, tmp_path: Path) -> None:

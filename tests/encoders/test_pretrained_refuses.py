@@ -182,7 +182,9 @@ def test_weights_that_are_not_all_there(folder: Path) -> None:
 
 def test_weights_that_do_not_fit_are_left_out_where_that_is_asked_for(folder: Path) -> None:
     change(folder / "config.json", num_hidden_layers=1)
-    with pytest.raises(TwofoldError, match=r"; encoder\.layer\.1\.attention\.self\.query\.weight, not here") as caught:
+    with pytest.raises(
+        TwofoldError, match=r"; encoder\.layer\.1\.output\.dense\.weight \(16, 32\), not here;"
+    ) as caught:
         build_and_fill(config_of(folder))
     assert str(caught.value).endswith("start_anyway=true leaves these out")
     config = config_of(folder)
@@ -191,6 +193,21 @@ def test_weights_that_do_not_fit_are_left_out_where_that_is_asked_for(folder: Pa
         config.fill(encoder, anyway=True)
     own = encoder.state_dict()["backbone.encoder.layer.0.attention.self.query.weight"]
     assert torch.equal(own, load_file(folder / "model.safetensors")["encoder.layer.0.attention.self.query.weight"])
+
+
+@pytest.mark.parametrize("name", ["encoder.layer.0.adapter.weight", "adapter.0.weight"])
+def test_weights_that_the_architecture_has_no_place_for(folder: Path, name: str) -> None:
+    file = folder / "model.safetensors"
+    save_file(load_file(file) | {name: torch.zeros(2, 3)}, file, {"format": "pt"})
+    line = refused(lambda: build_and_fill(config_of(folder)))
+    assert line.startswith(f"{folder}: its weights do not fit: {name} (2, 3), not here; ")
+
+
+def test_what_was_trained_on_top_may_be_left_over(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    within = {f"bert.{name}": value for name, value in load_file(file).items()}
+    save_file(within | {"my_head.weight": torch.zeros(2), "cls.bias": torch.zeros(1)}, file, {"format": "pt"})
+    build_and_fill(config_of(folder))
 
 
 def test_weights_of_another_size(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -44,11 +44,12 @@ def convert(source: str | Path, out: str | Path, settings: Settings | None = Non
     with storage.new_folder(out) as aside:
         folder.write(aside, found, source)
         tokens, others = folder.check(aside, found, source, settings)
+    written = folder.fitting(found, others)
     return Imported(
         format=found.format,
         kind=str(found.config["model_type"]),
-        tensors=len(found.tensors),
-        parameters=sum(value.numel() for value in found.tensors.values()),
+        tensors=len(written),
+        parameters=sum(value.numel() for value in written.values()),
         vocabulary=tokens,
         not_read=(*found.not_read, *found.misfits, *others),
     )

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from twofold import storage
 from twofold.convert.found import CONSTANT, HEAD, MISSING, SHAPE, UNKNOWN, Found, Item, Settings, refuse
-from twofold.encoders.pretrained import SAFELY, Config, PretrainedEncoder, clearly
+from twofold.encoders.pretrained import CONSTANTS, SAFELY, Config, PretrainedEncoder, clearly, is_on_top
 from twofold.errors import TwofoldError
 from twofold.model.load import load
 from twofold.types import Vocabulary
 
 TOKENIZER = "tokenizer.json"
 LEAVE_OUT = "--allow-mismatch leaves out what does not fit"
-CONSTANTS = (".position_ids", ".attn.bias", ".attn.masked_bias")
-"""What older versions of transformers saved, though it is always the same."""
-HEADS = ("cls.", "lm_head.", "classifier.", "score.", "qa_outputs.")
-"""What transformers calls that which was trained on top of a model."""
 
 
 def write(folder: Path, found: Found, source: Path) -> None:
     """Fill a new folder."""
     storage.write_json(folder / "config.json", dict(found.config))
-    storage.write_tensors(folder / "model.safetensors", found.tensors, {"format": "pt"})
+    _write_tensors(folder, found.tensors)
     files = {**found.files, **(found.tokenizer if TOKENIZER in found.tokenizer else {})}
     for name, content in files.items():
         storage.write_bytes(folder / name, content)
@@ -49,12 +46,24 @@ def check(folder: Path, found: Found, source: Path, settings: Settings) -> tuple
         refuse(source, lost, "the encoder cannot do without")
         misfits = [item for item in others if item.why == UNKNOWN]
         refuse(source, () if settings.allow_mismatch else misfits, LEAVE_OUT)
+        if misfits:
+            _write_tensors(folder, fitting(found, others))
         tokens = _check_tokens(folder, found, built, source, settings)
         encoder.own_tokenizer()
         encoder.fill(built)
         if found.format == "sentence-transformers":
             load(folder)
     return tokens, others
+
+
+def fitting(found: Found, others: Sequence[Item]) -> dict[str, Tensor]:
+    """What is written of the tensors: all but those that are known to nobody."""
+    left_out = {item.name for item in others if item.why == UNKNOWN}
+    return {name: value for name, value in found.tensors.items() if name not in left_out}
+
+
+def _write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    storage.write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
 
 
 def _make_tokenizer(folder: Path, found: Found, source: Path) -> None:
@@ -110,9 +119,7 @@ def _other(name: str, found: Found, prefix: str) -> Item:
     shape = tuple(found.tensors[name].shape) if name in found.tensors else None
     if name.endswith(CONSTANTS):
         return Item(CONSTANT, name, shape)
-    within = any(one.startswith(f"{prefix}.") for one in found.tensors)  # the model is one part of what was saved
-    on_top = name.startswith(HEADS) or (within and not name.startswith(f"{prefix}."))
-    return Item(HEAD if on_top else UNKNOWN, name, shape)
+    return Item(HEAD if is_on_top(name, found.tensors, prefix) else UNKNOWN, name, shape)
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from twofold import storage
 from twofold.config import EncoderPart
 from twofold.data.backbone_tokenizer import read_backbone_tokenizer
 from twofold.data.packages import checked, packaged_folder
@@ -42,6 +41,10 @@ WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 DROPOUTS = ["dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "mlp_dropout", "embedding_dropout"]
 DROPOUTS += ["resid_pdrop", "embd_pdrop", "resid_dropout", "embed_dropout"]
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+CONSTANTS = (".position_ids", ".attn.bias", ".attn.masked_bias", ".inv_freq")
+"""What older versions of transformers saved, though it is always the same."""
+HEADS = ("cls.", "lm_head.", "classifier.", "score.", "qa_outputs.")
+"""What transformers calls that which was trained on top of a model."""
 BOTH_WAYS = ("bert-generation", "cpmant", "xlnet")
 """Architectures that were made to write text, and yet see what stands behind a position."""
 
@@ -186,14 +189,35 @@ def _pretrained(name: str, settings: Any, anyway: bool) -> Any:
     made_up = dict.fromkeys(found["missing_keys"], "not there") | shapes
     kept, named = set(map(id, reader.parameters())), whole.named_parameters(remove_duplicate=False)
     lost = [f"{one} {tuple(v.shape)}, {made_up[one]}" for one, v in named if one in made_up and id(v) in kept]
-    # Heads may be left over, but no more layers than the settings tell.
-    own = [one for one, _ in reader.named_parameters()]
-    lost += [f"{one}, not here" for one in storage.more_of_the_same(found["unexpected_keys"], own)]
+    # Heads may be left over, and what is the same in all models, but nothing of the model itself.
+    theirs = _shapes(name) if found["unexpected_keys"] else {}
+    for one in sorted(found["unexpected_keys"]):
+        if not one.endswith(CONSTANTS) and not is_on_top(one, theirs, whole.base_model_prefix):
+            lost.append(f"{one} {theirs.get(one, '')}".rstrip() + ", not here")
     if lost and not anyway:
         raise TwofoldError(f"{name}: its weights do not fit: {listed(lost)}; take all from one model; {ANYWAY}")
     if lost:
         warnings.warn(f"{name}: does not fit in all; left out: {listed(lost)}", stacklevel=4)
     return reader
+
+
+def is_on_top(name: str, names: Iterable[str], prefix: str) -> bool:
+    """Whether a tensor, one of those of `names`, was trained on top of a model whose own begin with `prefix`."""
+    within = any(one.startswith(f"{prefix}.") for one in names)  # the model is one part of what was saved
+    return name.startswith(HEADS) or (within and not name.startswith(f"{prefix}."))
+
+
+def _shapes(name: str) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor in a backbone's files."""
+    from safetensors import safe_open
+    from transformers.utils.hub import cached_file
+
+    folder = Path(str(cached_file(folder_of(name), "config.json"))).parent  # of a hub id, where it was put
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            shapes |= {one: tuple(file.get_slice(one).get_shape()) for one in file.keys()}  # noqa: SIM118
+    return shapes
 
 
 def _text_reader(whole: Any) -> Any:
