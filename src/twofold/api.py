@@ -37,24 +37,29 @@ def load_ranker(model: str | Path, device: str = "auto", allow_code: bool = Fals
 
 def evaluate(
     model: Model | Ranker | str | Path,
-    data: Where | Path | Sequence[Example],
+    data: Where | Path | Sequence[Example | str | Path],
     options: GenerateOptions | None = None,
     decoder: str | None = None,
     progress: Progress | None = None,
     pictures: str | None = None,
     **ranking: int,
 ) -> Report:
-    """Judge a model by a file, or by examples that map column names to texts.
+    """Judge a model by a file or several, or by examples that map column names to texts.
 
     pictures: the folder or zip archive of the pictures that a table names; the table's own folder unless given
     For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
     """
     judged: Model | Ranker = load(model) if isinstance(model, (str, Path)) else model
     if isinstance(data, (str, Path, Mapping)):
-        where = str(data) if isinstance(data, Path) else data
-        rows = list(judged.read(where, pictures) if isinstance(judged, Model) else read_rows(where))
+        data = str(data) if isinstance(data, Path) else data
+        rows = list(judged.read(data, pictures) if isinstance(judged, Model) else read_rows(data))
     else:
-        rows = [Row(f"example {number}", values) for number, values in enumerate(data, start=1)]
+        rows = []
+        for number, one in enumerate(data, start=1):
+            if isinstance(one, (str, Path)):
+                rows += judged.read(str(one), pictures) if isinstance(judged, Model) else read_rows(str(one))
+            else:
+                rows.append(Row(f"example {number}", one))
     return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)
 
 

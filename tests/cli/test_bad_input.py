@@ -195,8 +195,8 @@ def test_what_cannot_be_predicted_is_one_line(trained: Path, arguments: list[str
 
 def test_a_file_of_inputs_that_is_wrong_is_named_with_its_line(trained: Path, tmp_path: Path) -> None:
     file = tmp_path / "inputs.txt"
-    file.write_text("one\n\n")
-    assert refusal("predict", trained / "run", "--file", file).startswith(f"{file}:2: 'text' is empty")
+    file.write_bytes(b"one\n\n\xff\n")
+    assert refusal("predict", trained / "run", "--file", file).startswith(f"{file}:3: not valid UTF-8")
     file.write_text("")
     assert refusal("predict", trained / "run", "--file", file) == f"{file}: holds no rows"
 

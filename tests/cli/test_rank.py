@@ -159,7 +159,7 @@ def test_a_cascade_is_exact_only_where_every_stage_sees_all(models: Path, lines:
     [
         ("a.txt", b"", ": holds no "),
         ("a.jsonl", b"", ": holds no "),
-        ("a.txt", b"\n  \n\t\n", ": holds no candidates"),
+        ("a.txt", b"\n  \n\t\n", ": holds no rows"),
         ("a.txt", b"one\n\xff\xfe\n", ":2: not valid UTF-8"),
         ("a.jsonl", b'{"text": "one"}\n{"id": 2}\n', ":2: no 'text' here"),
         ("a.jsonl", b'{"text": "one"}\n{"text": ["two"]}\n', ":2: no 'text' here"),
@@ -221,9 +221,9 @@ def test_a_context_that_no_token_is_made_of_is_ranked_all_the_same(models: Path,
 
 def test_models_of_another_kind_are_named_with_what_would_do(models: Path, lines: Path) -> None:
     said = refusal("rank", models / "text", "--candidates", lines, "one")
-    assert said.startswith(f"{models / 'text'}: writes text and does not rank")
+    assert said.startswith(f"{models / 'text'}: does not rank candidates")
     said = refusal("rank", models / "bi", "--candidates", lines, "one", "--then", f"{models / 'text'}:5")
-    assert said.startswith(f"{models / 'text'}: writes text and does not rank")
+    assert said.startswith(f"{models / 'text'}: does not rank candidates")
     for kind in KINDS:
         said = refusal("predict", models / kind, "one")
         assert said == f"{models / kind}: ranks candidates and writes no text; use `twofold rank`"

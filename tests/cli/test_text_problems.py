@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import twofold
 from tests.cli.text_models import CONLLU, train_models, write_recipe
 from tests.commands import answer, refusal, run
 from tests.conftest import write_jsonl
@@ -144,6 +145,38 @@ def test_each_kind_is_judged_by_its_own_metrics(models: Path, model: str, metric
     shown = run("evaluate", models / model, models / f"{model}.jsonl").stdout
     assert shown.startswith("30 examples\n")
     assert all(f"\n{name}" in shown for name in metrics)
+
+
+def test_a_subtype_that_training_never_saw_may_be_answered_rightly(models: Path, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "rows.jsonl", [{"words": "the", "heads": [0], "relations": ["root:new"]}])
+    result = run("evaluate", models / "tree", path, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["metrics"]["las"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "use"),
+    [
+        ("evaluate", ["--corpus", "texts.jsonl"], "--corpus is for rankers"),
+        ("evaluate", ["--among", "20"], "--among is for rankers"),
+        ("evaluate", ["--pictures", "images"], "--pictures is for models that read pictures"),
+        ("evaluate", ["--beam", "5"], "--beam is for decoders that write texts"),
+        ("predict", ["--n-best", "3"], "--n-best is for decoders that write texts"),
+        ("predict", ["--sample"], "--sample is for decoders that write texts"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(models: Path, command: str, option: list[str], use: str) -> None:
+    given = models / "label.jsonl" if command == "evaluate" else "red"
+    assert refusal(command, models / "label", given, *option) == f"{use}; leave it out"
+
+
+def test_several_files_are_judged_together(models: Path, tmp_path: Path) -> None:
+    whole = models / "label.jsonl"
+    lines = whole.read_text().splitlines(keepends=True)
+    for name, part in {"a.jsonl": lines[:10], "b.jsonl": lines[10:]}.items():
+        (tmp_path / name).write_text("".join(part))
+    found = twofold.evaluate(models / "label", [str(tmp_path / "a.jsonl"), tmp_path / "b.jsonl"])
+    assert found == twofold.evaluate(models / "label", whole)
 
 
 @pytest.mark.filterwarnings("always:.* was not seen in training:UserWarning")

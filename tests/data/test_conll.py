@@ -131,6 +131,11 @@ def test_multi_word_tokens_and_empty_nodes_may_follow_one_another(tmp_path: Path
     assert [line.split("\t")[0] for line in row.values["conllu"].split("\n")] == ids
 
 
+def test_words_without_tags_are_read_to_be_tagged(tmp_path: Path) -> None:
+    where = write(tmp_path / "a.conll", "Ada\nlives\n\n서울\n".encode())
+    assert [row.values for row in read_rows(where)] == [{"words": ["Ada", "lives"]}, {"words": ["서울"]}]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

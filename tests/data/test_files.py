@@ -50,8 +50,9 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, name: str, packe
 @pytest.mark.parametrize("name", ["lines.txt", "lines.txt.gz", "lines", "lines.de"])
 def test_plain_text_is_one_column_called_text(tmp_path: Path, name: str) -> None:
     where = write(tmp_path / name, "\ufeffeins\r\n 둘 \n\nvier".encode())
-    texts = {"eins": 1, " 둘 ": 2, "": 3, "vier": 4}
+    texts = {"eins": 1, " 둘 ": 2, "vier": 4}  # the blank line holds no text
     assert list(read_rows(where)) == [Row(f"{where}:{n}", {"text": text}) for text, n in texts.items()]
+    assert [row.line for row in read_rows(where)] == [1, 2, 4]
 
 
 def test_blank_lines_are_passed_over_but_counted(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     ("values", "said"),
     [
         ({"source": "a", "x": "b"}, "no 'target' here; this row has source, x"),
-        ({"target": None}, "no 'target' here; this row has target"),
+        ({"target": None}, "'target' is null; fill it or remove the row"),
         ({"target": 3}, "'target' is neither a text nor a list of texts"),
         ({"target": ["a", 3]}, "'target' is neither a text nor a list of texts"),
         ({"target": " \t"}, "'target' is empty; fill it or remove the row"),

@@ -114,8 +114,8 @@ def test_a_row_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, row: d
     assert "\n" not in str(caught.value)
 
 
-def test_a_published_form_is_one_file() -> None:
-    with pytest.raises(TwofoldError, match=r"data\.form=ubuntu_v2: name one file"):
+def test_a_published_form_has_no_files_for_its_columns() -> None:
+    with pytest.raises(TwofoldError, match=r"data\.form=ubuntu_v2: name files, not columns"):
         RankingReader(form="ubuntu_v2").read({"context": "a.txt", "response": "b.txt"})
 
 

@@ -84,7 +84,7 @@ def test_a_word_of_which_the_tokenizer_makes_nothing_still_has_a_place(tokenizer
 def test_a_long_sentence_ends_with_the_last_whole_word_that_fits(tokenizer: TextTokenizer) -> None:
     words = ["one", "thousandseven", "two"] * 4
     own = pieces(tokenizer, words)
-    for limit in range(len(own[0]) + 2, 2 + sum(map(len, own)) + 1):
+    for limit in range(max(map(len, own)) + 2, 2 + sum(map(len, own)) + 1):
         found = words_field(tokenizer, limit).read([row(words)])
         (one,) = found.ids
         kept = len(one.starts)
@@ -107,6 +107,8 @@ def test_a_sentence_that_is_too_long_is_refused_where_every_word_must_be_answere
 def test_a_word_that_is_longer_than_a_sentence_may_be_is_named(tokenizer: TextTokenizer, too_long: TooLong) -> None:
     with pytest.raises(TwofoldError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 7 are the most"):
         words_field(tokenizer, 9, too_long).read([row(["g" * 100, "one"])])
+    with pytest.raises(TwofoldError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 7 are the most"):
+        words_field(tokenizer, 9, too_long).read([row(["one", "two", "g" * 100])])
 
 
 @pytest.mark.parametrize(
@@ -117,16 +119,21 @@ def test_a_word_that_is_longer_than_a_sentence_may_be_is_named(tokenizer: TextTo
         ([], "'words' is empty"),
         (["one", "", "two"], "word 2 of 'words' is empty"),
         ([" "], "'words' is empty"),
-        (None, "no words in 'words'; this row has words"),
-        (7, "no words in 'words'"),
-        (["one", 2], "no words in 'words'"),
-        (["one", None], "no words in 'words'"),
+        (None, "'words' is None; give a text, or a list of words"),
+        (7, "'words' is 7; give a text, or a list of words"),
+        (["one", 2], r"'words' is \['one', 2\]; give a text"),
+        (["one", None], "'words' is "),
         (["\ud83d"], "'words' holds half a character"),
     ],
 )
 def test_what_are_no_words_is_named(tokenizer: TextTokenizer, words: Any, said: str) -> None:
     with pytest.raises(TwofoldError, match=f"^rows:7: {said}"):
         words_field(tokenizer).read([row(words)])
+
+
+def test_words_may_be_given_as_any_sequence(tokenizer: TextTokenizer) -> None:
+    field = words_field(tokenizer)
+    assert field.read([row(("one", "two"))]) == field.read([row(["one", "two"])]) == field.read([row("one two")])
 
 
 def test_a_batch_holds_the_places_of_the_words(tokenizer: TextTokenizer) -> None:
@@ -168,7 +175,7 @@ def test_tags_end_with_the_words_that_are_read(tokenizer: TextTokenizer) -> None
         ("A B A B", "4 tags in 'tags', but 3 words"),
         ([], "'tags' is empty"),
         (["A", "", "B"], "word 2 of 'tags' is empty"),
-        (None, "no words in 'tags'"),
+        (None, "'tags' is None; give a text, or a list of words"),
     ],
 )
 def test_tags_of_another_number_than_words_are_named(tokenizer: TextTokenizer, tags: Any, said: str) -> None:

@@ -23,7 +23,9 @@ TEXTS = [{"text": text} for text in ("one hundred and two", "seven", "a b c d e 
 PAIRS = [{"one": row["text"], "other": f"{row['text']} two"} for row in TEXTS]
 
 
-def guesser(tokenizer: TextTokenizer, reads: str = "transformer", masked: float = 0.15, **settings: Any) -> Model:
+def guesser(
+    tokenizer: TextTokenizer, reads: str = "transformer", masked: float | None = None, **settings: Any
+) -> Model:
     parts = without_dropout(encoder(reads, **settings)), decoder("tokens", masked=masked)
     return small_reader(tokenizer, *parts, "")
 
@@ -141,7 +143,19 @@ def test_a_stranger_is_one_or_is_none(tokenizer: TextTokenizer, answers: str) ->
         ModelConfig(encoder("transformer"), slots, ("one", "other"), 40, 1).check()
 
 
-@pytest.mark.parametrize("masked", [0.0, 1.0, -0.5])
+def test_what_is_guessed_must_suit_the_encoder(tokenizer: TextTokenizer) -> None:
+    guesser(tokenizer, masked=0.0, causal=True)
+    with pytest.raises(
+        TwofoldError, match=r"^the decoder 'main' guesses each next token, which the encoder sees; take a"
+    ):
+        guesser(tokenizer, masked=0.0)
+    with pytest.raises(
+        TwofoldError, match=r"^the decoder 'main' guesses masked tokens, but the encoder is causal .* masked: 0"
+    ):
+        guesser(tokenizer, masked=0.15, causal=True)
+
+
+@pytest.mark.parametrize("masked", [1.0, -0.5])
 def test_a_share_that_cannot_be_masked_is_refused(masked: float) -> None:
-    with pytest.raises(TwofoldError, match="masked must be above 0 and below 1"):
+    with pytest.raises(TwofoldError, match="masked must be at least 0 and below 1"):
         decoder("tokens", masked=masked)

@@ -67,7 +67,7 @@ def test_the_loss_counts_every_caption(tokenizer: TextTokenizer) -> None:
 @pytest.mark.parametrize(
     ("captions", "said"),
     [
-        (None, "example 2: no 'captions' here"),
+        (None, "example 2: 'captions' is null; fill it or remove the row"),
         ("", "example 2: 'captions' is empty"),
         ([], "example 2: 'captions' is empty"),
         (["one", 7], "example 2: 'captions' is neither a text nor a list of texts"),

@@ -27,7 +27,7 @@ def built(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("name", "content", "said"),
     [
         ("a.txt", "", ": holds no "),
-        ("a.txt", "\n  \n", ": holds no candidates"),
+        ("a.txt", "\n  \n", ": holds no rows"),
         ("none.txt", None, ": cannot be read"),
         ("a.jsonl", '{"text": "a"}\n{"id": 2}\n', ":2: no 'text' here"),
         ("a.jsonl", '{"text": "a", "id": 1}\n{"text": "b", "id": 1}\n', ":2: the id 1 is that of"),

@@ -31,6 +31,7 @@ from tests.texts import (
     write,
 )
 from twofold.data.batches import Moment, Plan
+from twofold.data.files import read_rows
 from twofold.data.training import TrainingRows
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
@@ -295,9 +296,17 @@ def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_pat
     assert not (tmp_path / "run" / "log.jsonl").exists()
 
 
-def test_names_that_begin_with_an_i_are_said_before_they_are_learned(tmp_path: Path) -> None:
-    rows = [{"words": "in New York and Rome", "tags": tags} for tags in ("O I-P I-P O I-P", "O B-P I-P O B-P")]
+def test_names_that_begin_with_an_i_are_learned_as_beginning_with_a_b(tmp_path: Path) -> None:
+    rows = [{"words": "in New York and Rome", "tags": tags} for tags in ("O I-P I-P O I-P", "O B-P I-Q O B-P")]
     data = {"source": "words", "target": "tags"}
     given = Recipe.of(recipe(write_jsonl(tmp_path / "rows.jsonl", rows), data, {"kind": "tags"}))
-    with pytest.warns(UserWarning, match=r"^'tags': in 1 sentences a name begins with I- \(the form IOB1\)"):
-        given.model(tmp_path / "tokenizers")
+    with pytest.warns(
+        UserWarning, match=r"^'tags': in 2 sentences a name begins with I- \(the form IOB1\); it is learned"
+    ):
+        model: Any = given.model(tmp_path / "tokenizers")
+    names = ("B-P", "B-Q", "I-P", "I-Q", "O")
+    assert model.config.classes["main"] == names
+    learned = [
+        [names[one] for one in tags] for tags in model.targets["main"].encode(list(read_rows(given.data.train))).ids
+    ]
+    assert learned == [["O", "B-P", "I-P", "O", "B-P"], ["O", "B-P", "B-Q", "O", "B-P"]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from twofold.cli.options import generate_options, model_options, print_json, writing_options
+from twofold.cli.options import generate_options, model_options, print_json, refuse_given, writing_options
 
 
 @click.command()
@@ -62,12 +62,16 @@ def evaluate(
 
     loaded = api.load(model, device, allow_code)
     if isinstance(loaded, Ranker):
+        refuse_given(["pictures", "decoder", *given], "models that do not rank")
         report = _judge_ranker(loaded, list(RankingReader(form=form).read_as_given(data)), corpus, among)
     else:
-        loaded.decoder(decoder)
+        refuse_given(["corpus", "among", "form"], "rankers")
+        if loaded.config.picture is None:
+            refuse_given(["pictures"], "models that read pictures")
+        options = generate_options(loaded, decoder, given)
         rows = list(loaded.read(data, pictures))
         with bar("evaluating", len(rows)) as progress:
-            report = judge(loaded, rows, generate_options(loaded.config.generate, given), decoder, progress=progress)
+            report = judge(loaded, rows, options, decoder, progress=progress)
     if as_json:
         print_json({"metrics": report.metrics, "examples": report.examples, **report.tables})
         return

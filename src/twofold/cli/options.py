@@ -70,9 +70,21 @@ model_options = _adds(_MODEL)
 """Which model, where, and how the answer is shown."""
 
 
-def generate_options(saved: Any, given: dict[str, Any]) -> Any:
+def refuse_given(names: Sequence[str], use: str) -> None:
+    """Refuse those of the running command's options that were given, though they are of no use here."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise TwofoldError(f"--{name.replace('_', '-')} is for {use}; leave it out")
+
+
+def generate_options(model: Any, decoder: str | None, given: dict[str, Any]) -> Any:
     """The model's own way of writing with what was given on the command line."""
+    saved = model.config.generate
     changes = {name: value for name, value in given.items() if value is not None}
+    asked = [model.config.decoders[model.decoder_name(decoder)]] if decoder else model.config.decoders.values()
+    if not any(slot.part.writes == "text" for slot in asked):
+        refuse_given(list(changes), "decoders that write texts")
     if changes.get("sample") and "beam" not in changes:
         changes |= {"beam": 1, "n_best": 1}
     if "beam" in changes and "n_best" not in changes:

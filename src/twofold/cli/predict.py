@@ -87,7 +87,7 @@ def predict(
         raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
     if loaded.config.picture is None:
         _refuse_pictures(inputs)
-    options = generate_options(loaded.config.generate, given)
+    options = generate_options(loaded, decoder or loaded.decoder_name(None), given)
     if stream:
         if given["beam"] is None:
             options = dataclasses.replace(options, beam=1, n_best=1)

@@ -25,7 +25,7 @@ def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool) -> Non
 
     outcome = run(recipe, out, changes, resume)
     if processes.is_first():
-        done = "done" if outcome.finished else "stopped; go on with --resume"
-        click.echo(f"{done} after {outcome.steps:,} steps; the best model is in {out / 'model'}", err=True)
+        done, further = ("done", "") if outcome.finished else ("stopped", "; go on with --resume")
+        click.echo(f"{done} after {outcome.steps:,} steps; the best model is in {out / 'model'}{further}", err=True)
     if not outcome.finished:  # so that what a script does next does not take it for done
         raise click.exceptions.Exit(1)

@@ -46,7 +46,7 @@ def read_candidates(where: Texts) -> Iterator[Candidate]:
             Row(row.place, {"text": whole}).text("text")  # whole characters only
             found = True
             fields = {name: value for name, value in row.values.items() if name not in ("id", "text")}
-            yield Candidate(whole, number, row.values.get("id"), fields, row.place)
+            yield Candidate(whole, row.line or number, row.values.get("id"), fields, row.place)
     if not found:
         where = where if isinstance(where, str | Path) else "the texts"
         raise TwofoldError(f"{where}: holds no candidates; give one on each line")

@@ -18,7 +18,7 @@ NAMES = {"words": FORM, "lemmas": LEMMA, "upos": UPOS, "xpos": XPOS, "feats": FE
 
 
 def read_conll(path: Path) -> Iterator[Row]:
-    """One row a sentence of a file with a word and its tag on each line: `words` and `tags`.
+    """One row a sentence of a file with a word and its tag on each line: `words` and `tags`, or words alone.
 
     Columns between the two are `column2`, `column3` and so on. `-DOCSTART-` lines are passed over.
     """
@@ -29,11 +29,14 @@ def read_conll(path: Path) -> Iterator[Row]:
         for place, line in sentence:
             *before, tag = line.split("\t")
             cells = [*before, tag.strip()]  # a blank behind a tag makes no other tag
-            if len(cells) == 1 and not names:
+            if len(cells) == 1 and not names and " " in tag.strip():
                 raise TwofoldError(f"{place}: only one column; a tab must stand between a word and its tag")
-            names = names or ["words", *(f"column{n}" for n in range(2, len(cells))), "tags"]
+            names = names or ["words", *(f"column{n}" for n in range(2, len(cells))), "tags"][: len(cells)]
             if len(cells) != len(names):
-                raise TwofoldError(f"{place}: {len(cells)} columns, but {len(names)} at the first word of the file")
+                raise TwofoldError(
+                    f"{place}: {len(cells)} columns, but {len(names)} at the first word of the file; "
+                    "give every word the same columns, with one tab between two"
+                )
             _refuse_blanks(place, cells)
             words.append(cells)
         columns = map(list, zip(*words, strict=True))

@@ -8,7 +8,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,12 +29,16 @@ class Row:
 
     place: str
     values: Example
+    line: int | None = field(default=None, compare=False)
+    """Of plain text its line, by which a candidate is named."""
 
     def text(self, column: str) -> str | list[str]:
         """The text, or the turns of a dialogue, in a column; an empty one is an error."""
         value: Any = self.values.get(column)
-        if value is None:
+        if column not in self.values:
             raise TwofoldError(f"{self.place}: no '{column}' here; this row has {', '.join(map(str, self.values))}")
+        if value is None:
+            raise TwofoldError(f"{self.place}: '{column}' is null; fill it or remove the row")
         turns: list[str] = value if isinstance(value, list) else [value]
         if not all(isinstance(turn, str) for turn in turns):
             raise TwofoldError(f"{self.place}: '{column}' is neither a text nor a list of texts")
@@ -117,8 +121,9 @@ def _read(path: Path) -> Iterator[Row]:
 
             yield from read_conllu(path)
         case _:
-            for place, line in lines_of(path):
-                yield Row(place, {"text": line})
+            for number, (place, line) in enumerate(lines_of(path), start=1):
+                if line.strip():
+                    yield Row(place, {"text": line}, number)
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:

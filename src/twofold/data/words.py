@@ -62,8 +62,8 @@ class WordsField(TextField):
                 starts.append(len(ids))
                 ids += own
             if len(starts) < len(words):
-                word, size = words[len(starts)], len(pieces[len(starts)])
-                if not starts or (self.too_long == "refuse" and size > room):
+                size, word = max(zip(map(len, pieces), words, strict=True), key=lambda both: both[0])
+                if size > room:
                     raise TwofoldError(
                         f"{row.place}: the word {shown(word)} has {size} tokens, and {room} are the most "
                         "of a whole sentence; shorten it or raise data.max_source"
@@ -129,20 +129,24 @@ class TagsField:
     dtype: str = "int32"
 
     def settings(self) -> list[Any]:
-        return ["tags", self.column, list(self.classes.names), *self.words.settings()]
+        return ["tags", "begun", self.column, list(self.classes.names), *self.words.settings()]
 
     def gold(self, row: Row) -> list[str]:
         """The tags of a row, one for each word."""
         tags, words = words_in(row, self.column), self.words.words(row)
         if len(tags) != len(words):
-            raise TwofoldError(f"{row.place}: {len(tags)} tags in '{self.column}', but {len(words)} words")
+            raise TwofoldError(
+                f"{row.place}: {len(tags)} tags in '{self.column}', but {len(words)} words; give each word one tag"
+            )
         return tags
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        kept = self.words.read(rows).ids
-        return Encoded(
-            [numbers_of(self.gold(row)[: len(one.starts)], self.classes) for row, one in zip(rows, kept, strict=True)]
-        )
+        marks_begin = any(name.startswith("B-") for name in self.classes.names)
+        found = []
+        for row, one in zip(rows, self.words.read(rows).ids, strict=True):
+            tags = self.gold(row)[: len(one.starts)]
+            found.append(numbers_of(begun(tags) if marks_begin else tags, self.classes))
+        return Encoded(found)
 
     def target(self, rows: Sequence[Ids]) -> Target:
         tags = padded(rows, UNSEEN)
@@ -175,7 +179,8 @@ class TreeField:
             raise TwofoldError(f"{row.place}: '{self.heads}' must hold a whole number for each word") from None
         if not len(numbers) == len(relations) == len(words):
             raise TwofoldError(
-                f"{row.place}: {len(numbers)} heads and {len(relations)} relations, but {len(words)} words"
+                f"{row.place}: {len(numbers)} heads and {len(relations)} relations, but {len(words)} words; "
+                "give each word one of both"
             )
         if wrong := check_tree(numbers):
             raise TwofoldError(f"{row.place}: the tree {wrong}; mend it or remove the sentence")
@@ -201,9 +206,11 @@ class TreeField:
 def words_in(row: Row, column: str) -> list[str]:
     """A list of texts, or a text cut at its blanks; an empty one among them is an error."""
     given = row.values.get(column)
-    found = given.split() if isinstance(given, str) else given
+    found = given.split() if isinstance(given, str) else list(given) if isinstance(given, tuple) else given
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise TwofoldError(f"{row.place}: no words in '{column}'; this row has {', '.join(map(str, row.values))}")
+        if column in row.values:
+            raise TwofoldError(f"{row.place}: '{column}' is {shown(given)}; give a text, or a list of words")
+        raise TwofoldError(f"{row.place}: no '{column}' here; this row has {', '.join(map(str, row.values))}")
     if not found:
         raise TwofoldError(f"{row.place}: '{column}' is empty; fill it or remove the sentence")
     if not all(found):
@@ -212,12 +219,12 @@ def words_in(row: Row, column: str) -> list[str]:
     return found
 
 
-def continues_nothing(tags: Sequence[str]) -> bool:
-    """Whether some I-X follows neither B-X nor I-X, as where a name begins in the older form IOB1."""
-    before = ("", *tags)
-    return any(
-        tag.startswith("I-") and last not in (tag, f"B-{tag[2:]}") for last, tag in zip(before, tags, strict=False)
-    )
+def begun(tags: Sequence[str]) -> list[str]:
+    """The same tags with B-X for each I-X that follows neither B-X nor I-X, as a name begins in the older form IOB1."""
+    return [
+        f"B-{tag[2:]}" if tag.startswith("I-") and last not in (tag, f"B-{tag[2:]}") else tag
+        for last, tag in zip(("", *tags), tags, strict=False)
+    ]
 
 
 def numbers_of(names: Sequence[str], classes: Classes) -> list[int]:

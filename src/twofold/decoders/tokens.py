@@ -18,12 +18,13 @@ class Config(DecoderPart):
     """Settings of the decoder that a text encoder is pre-trained with."""
 
     writes: ClassVar[Writes] = "tokens"
-    masked: float = 0.15
-    """Share of the tokens that are to be guessed; over a causal encoder every next one is."""
+    masked: float | None = None
+    """Share of the tokens that are masked and to be guessed; with 0, over a causal encoder, each next one is. Unless
+    given it goes by the encoder: each next one if it is causal, otherwise 0.15."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.masked < 1:
-            raise ValueError("masked must be above 0 and below 1")
+        if not 0 <= (self.masked or 0) < 1:
+            raise ValueError("masked must be at least 0 and below 1")
 
     def needs(self) -> frozenset[str]:
         return frozenset({"states"})

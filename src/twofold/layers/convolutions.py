@@ -62,7 +62,7 @@ class Convolution(nn.Module):
 
     def _convolved(self, maps: Tensor) -> Tensor:
         own = self.convolution
-        if own.kernel_size == (1, 1) and own.stride != (1, 1) and own.in_channels < _NARROW:
+        if torch.is_grad_enabled() and own.kernel_size == (1, 1) != own.stride and own.in_channels < _NARROW:
             step, across = own.stride
             return F.conv2d(maps[..., ::step, ::across], own.weight)
         return own(maps)  # type: ignore[no-any-return]

@@ -18,6 +18,8 @@ from twofold.types import Classes, EncoderConfig, Numbers
 
 BEGUN = "<prefix>"
 """Where a row holds how its caption begins: a name that no column of a file will have."""
+MASKED = 0.15
+"""The share of the tokens that are to be guessed unless a recipe says (Devlin et al., 2018)."""
 
 
 def source_field(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> SourceField | PictureField:
@@ -85,11 +87,28 @@ def _output(name: str, config: ModelConfig) -> Classes | Numbers:
     return Numbers(*config.numbers[name]) if name in config.numbers else Classes(tuple(config.classes[name]))
 
 
+def _guessed(name: str, masked: float | None, causal: bool) -> float:
+    """The share of the tokens that a decoder guesses, 0 where it guesses each next one."""
+    if masked is None:
+        return 0.0 if causal else MASKED
+    if causal and masked:
+        raise TwofoldError(
+            f"the decoder '{name}' guesses masked tokens, but the encoder is causal and cannot look behind them; "
+            "masked: 0 guesses each next one"
+        )
+    if not causal and not masked:
+        raise TwofoldError(
+            f"the decoder '{name}' guesses each next token, which the encoder sees; take a causal one "
+            f"(encoder.causal: true, or GPT-2), or masked: {MASKED}"
+        )
+    return masked
+
+
 def corruption_of(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> Corruption | None:
     """What is done to the texts before they are read in training, if anything is."""
     causal = cast(EncoderConfig, config.encoder).spec().causal
     guessing = {
-        name: 0.0 if causal else float(slot.part.masked)  # type: ignore[attr-defined]
+        name: _guessed(name, getattr(slot.part, "masked", None), causal)
         for name, slot in config.decoders.items()
         if slot.part.writes == "tokens"
     }

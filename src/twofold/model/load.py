@@ -44,7 +44,7 @@ def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
     """The same, where only a ranker will do."""
     model = load(name, allow_code)
     if not isinstance(model, Ranker):
-        raise TwofoldError(f"{name}: writes text and does not rank; give a bi-, poly- or cross-encoder, or `default`")
+        raise TwofoldError(f"{name}: does not rank candidates; give a bi-, poly- or cross-encoder, or `default`")
     return model
 
 

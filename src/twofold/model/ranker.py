@@ -72,7 +72,7 @@ class Ranker(Learner):
         """The ranker that `save_pretrained` or a training wrote; parts outside twofold only with `allow_code`."""
         found = saved.read(Path(folder), allow_code)
         if not isinstance(found.config, RankerConfig):
-            raise TwofoldError(f"{folder}: writes text and does not rank; give a bi-, poly- or cross-encoder")
+            raise TwofoldError(f"{folder}: does not rank candidates; give a bi-, poly- or cross-encoder")
         model = cls(found.config, found.tokenizers[SOURCE])
         saved.load_weights(model, found.path)
         return model.eval()

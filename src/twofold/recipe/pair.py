@@ -14,7 +14,7 @@ from twofold.config import DecoderPart, unstructure
 from twofold.data.files import Row
 from twofold.data.labels import MOST_LABELS, labels_in, number_in
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.words import continues_nothing, words_in
+from twofold.data.words import begun, words_in
 from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
 from twofold.generate.options import GenerateOptions
@@ -104,7 +104,7 @@ def _found(
             kind = kinds[name]
             found = words_in(row, column) if kind == "words" else labels_in(row, column, kind)
             names[name].update(found)
-            loose[name] += asked[name].part.writes == "tags" and continues_nothing(found)
+            loose[name] += asked[name].part.writes == "tags" and begun(found) != list(found)
             if len(names[name]) > MOST_LABELS:
                 raise TwofoldError(f"'{column}' has over {MOST_LABELS:,} different values; is it the column of labels?")
     for name, own in names.items():
@@ -115,9 +115,10 @@ def _found(
                 f"'{columns[name]}' holds {next(iter(own))!r} and nothing else: nothing to learn", stacklevel=4
             )
         if loose[name] and any(tag.startswith("B-") for tag in own):
+            own |= {f"B-{tag[2:]}" for tag in own if tag.startswith("I-")}
             warnings.warn(
-                f"'{columns[name]}': in {loose[name]:,} sentences a name begins with I- (the form IOB1), as no answer "
-                "does; let every name begin with B-",
+                f"'{columns[name]}': in {loose[name]:,} sentences a name begins with I- (the form IOB1); it is learned "
+                "as B-, with which every name in an answer begins",
                 stacklevel=4,
             )
     for name, values in numbers.items():

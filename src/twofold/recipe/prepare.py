@@ -21,7 +21,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.ranking import RankingReader, text_key
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
-from twofold.model.load import load
+from twofold.model.load import load_ranker
 from twofold.progress import bar
 from twofold.types import Contexts
 
@@ -101,14 +101,6 @@ def _as_given(reader: RankingReader, row: Row, values: dict[str, Any]) -> dict[s
         reader.response: values["response"],
         **{k: values[k] for k in ("negatives", "scores") if k in values},
     }
-
-
-def load_ranker(name: str) -> Ranker:
-    """A ranker to mine or to teach with."""
-    model = load(name)
-    if not isinstance(model, Ranker):
-        raise TwofoldError(f"{name}: writes text and does not rank; give a bi-, poly- or cross-encoder")
-    return model
 
 
 def _mine(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Mining, seed: int, folder: Path) -> None:
