@@ -35,8 +35,13 @@ TEXTS = {
     "intent_slots": "atis/dev.tsv.gz",
 }
 """For each recipe over texts its dev part."""
-PRETRAINED = {"scratch": None, "words": "pretrain_words", "dialogue": "pretrain_dialogue"}
-"""What the poly-encoder over our own Transformer starts from."""
+PRETRAINED: dict[str, tuple[str, ...]] = {
+    "scratch": (),
+    "words": ("pretrain_words",),
+    "words_again": ("pretrain_words", "pretrain_words"),
+    "dialogue": ("pretrain_words", "pretrain_dialogue"),
+}
+"""What the poly-encoder over our own Transformer starts from: recipes, each of which goes on from the one before."""
 
 
 def judge_text(name: str, runs: Path) -> None:
@@ -78,25 +83,26 @@ def frequent_tags(dev: str, rows: Sequence[Row]) -> dict[str, float]:
 
 
 def judge_pretraining(runs: Path) -> None:
-    """The same poly-encoder from scratch and from two kinds of pre-training: R@1, and how soon it is as good."""
+    """The same poly-encoder from scratch and after each kind of pre-training: R@1, and how soon it is as good."""
     from twofold.evaluation.ranking import questions, score_questions
 
     need("ubuntu_irc", "dev.jsonl.gz")
     table: dict[str, Any] = {}
     right: dict[str, Any] = {}
-    for name, start in PRETRAINED.items():
-        if start:
-            train(start, runs / start)
+    for name, recipes in PRETRAINED.items():
+        starts = [runs / "+".join(recipes[: number + 1]) for number in range(len(recipes))]
+        for recipe, start, before in zip(recipes, starts, [None, *starts], strict=False):
+            train(recipe, start, [f"encoder={before}"] if before else [])
         folder = runs / f"rank_own_{name}"
-        train("rank_own", folder, [f"encoder={runs / start}"] if start else [])
+        train("rank_own", folder, [f"encoder={starts[-1]}"] if starts else [])
         model: Any = twofold.load(folder)
         asked = questions(model.reader, list(read_rows(str(DATA / "ubuntu_irc" / "dev.jsonl.gz"))))
         found = places(score_questions(model, asked).scores, [one.right for one in asked], [one.place for one in asked])
         right[name] = np.array([recall(place, 1) for place in found])
         curve = held_out(folder, "r@1")
         table[name] = {"r@1": float(right[name].mean()), "held_out": curve, "cpu_minutes": cpu_minutes(folder)}
-        if start:
-            table[name]["pretraining_cpu_minutes"] = cpu_minutes(runs / start)
+        if starts:
+            table[name]["pretraining_cpu_minutes"] = [cpu_minutes(start) for start in starts]
             interval = paired_bootstrap(right[name], right["scratch"])
             table[name]["over_scratch"] = [interval.difference, interval.low, interval.high]
         table[name]["steps_to_the_best_of_scratch"] = reached(curve, table["scratch"]["held_out"])
