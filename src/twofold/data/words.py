@@ -132,21 +132,19 @@ class TagsField:
         return ["tags", "begun", self.column, list(self.classes.names), *self.words.settings()]
 
     def gold(self, row: Row) -> list[str]:
-        """The tags of a row, one for each word."""
+        """The tags of a row, one for each word; a name begins with B- where any does."""
         tags, words = words_in(row, self.column), self.words.words(row)
         if len(tags) != len(words):
             raise TwofoldError(
                 f"{row.place}: {len(tags)} tags in '{self.column}', but {len(words)} words; give each word one tag"
             )
-        return tags
+        return begun(tags) if any(name.startswith("B-") for name in self.classes.names) else tags
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        marks_begin = any(name.startswith("B-") for name in self.classes.names)
-        found = []
-        for row, one in zip(rows, self.words.read(rows).ids, strict=True):
-            tags = self.gold(row)[: len(one.starts)]
-            found.append(numbers_of(begun(tags) if marks_begin else tags, self.classes))
-        return Encoded(found)
+        kept = self.words.read(rows).ids
+        return Encoded(
+            [numbers_of(self.gold(row)[: len(one.starts)], self.classes) for row, one in zip(rows, kept, strict=True)]
+        )
 
     def target(self, rows: Sequence[Ids]) -> Target:
         tags = padded(rows, UNSEEN)
