@@ -244,6 +244,7 @@ def test_several_decoders_have_their_own_targets_and_weights() -> None:
         (3, "recipe.decoders.ko: needs `kind` and `target`"),
         ({"kind": "rnn"}, "recipe.decoders.ko: the decoder 'rnn' needs a column to learn from: target"),
         ({"kind": "rnn", "target": "x", "widht": 3}, "recipe.decoders.ko has no 'widht'; did you mean 'width'?"),
+        ({"kind": "rnn", "targt": "x"}, "recipe.decoders.ko has no 'targt'; did you mean 'target'?"),
     ],
 )
 def test_a_mistake_in_one_of_several_decoders_is_named(slot: Any, said: str) -> None:

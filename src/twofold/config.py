@@ -212,6 +212,7 @@ def _lines(error: BaseException, place: str) -> list[str]:
     """One line for each leaf of cattrs' tree of errors."""
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in _fields(error.cl)]
+        known += ["target", "weight"] if place.startswith("recipe.decoders.") and issubclass(error.cl, Part) else []
         return [f"{place} has no '{key}'; {did_you_mean(key, known)}" for key in sorted(map(str, error.extra_fields))]
     if isinstance(error, BaseExceptionGroup):
         return [line for inner in error.exceptions for line in _lines(inner, place + _step(inner))]
