@@ -63,19 +63,3 @@ def test_batch_norm_is_refused_with_several_processes(tmp_path: Path) -> None:
     refused = two_processes(tmp_path, recipe)
     assert refused.returncode == 1
     assert "error: norm: batch does not go with several processes" in refused.stderr
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc gives freed memory back at once")
-def test_memory_that_a_step_freed_serves_the_next(tmp_path: Path) -> None:
-    program = (
-        "import resource, torch\n"
-        "from twofold.training.processes import keep_freed_memory\n"
-        "keep_freed_memory()\n"
-        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "for _ in range(2): torch.ones(16 << 20)\n"
-        "before = faults()\n"
-        "for _ in range(10): torch.ones(16 << 20)\n"
-        "print(faults() - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 16_384  # the pages of one of the ten tensors

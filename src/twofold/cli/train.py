@@ -23,7 +23,6 @@ def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool) -> Non
     from twofold.recipe import train as run
     from twofold.training import processes
 
-    processes.keep_freed_memory()
     outcome = run(recipe, out, changes, resume)
     if processes.is_first():
         done, further = ("done", "") if outcome.finished else ("stopped", "; go on with --resume")
