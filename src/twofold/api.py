@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,16 +50,17 @@ def evaluate(
     For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
     """
     judged: Model | Ranker = load(model) if isinstance(model, (str, Path)) else model
+
+    def read(where: Where | Path) -> Iterator[Row]:
+        where = str(where) if isinstance(where, Path) else where
+        return judged.read(where, pictures) if isinstance(judged, Model) else read_rows(where)
+
     if isinstance(data, (str, Path, Mapping)):
-        data = str(data) if isinstance(data, Path) else data
-        rows = list(judged.read(data, pictures) if isinstance(judged, Model) else read_rows(data))
+        rows = list(read(data))
     else:
         rows = []
         for number, one in enumerate(data, start=1):
-            if isinstance(one, (str, Path)):
-                rows += judged.read(str(one), pictures) if isinstance(judged, Model) else read_rows(str(one))
-            else:
-                rows.append(Row(f"example {number}", one))
+            rows += read(one) if isinstance(one, (str, Path)) else [Row(f"example {number}", one)]
     return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)
 
 

@@ -90,6 +90,11 @@ def check_tree(heads: Sequence[int]) -> str | None:
     return None
 
 
+def universal(relation: str) -> str:
+    """A relation without its subtype: nsubj for nsubj:pass."""
+    return relation.partition(":")[0]
+
+
 def with_tree(conllu: str, heads: Sequence[int], relations: Sequence[str]) -> str:
     """The same sentence with another tree.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from reprlib import repr as shown
 from typing import Any, ClassVar, NamedTuple
 
@@ -138,7 +139,11 @@ class TagsField:
             raise TwofoldError(
                 f"{row.place}: {len(tags)} tags in '{self.column}', but {len(words)} words; give each word one tag"
             )
-        return begun(tags) if any(name.startswith("B-") for name in self.classes.names) else tags
+        return begun(tags) if self._marks_beginnings else tags
+
+    @cached_property
+    def _marks_beginnings(self) -> bool:
+        return any(name.startswith("B-") for name in self.classes.names)
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         kept = self.words.read(rows).ids

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from twofold.data.conll import universal
+
 Arc = tuple[int, str]
 """What a word hangs from, counted from 1 with 0 for the root, and by which relation."""
 
@@ -35,7 +37,7 @@ def tree_scores(predicted: Sequence[Sequence[Arc]], right: Sequence[Sequence[Arc
         if len(ours) != len(theirs) or not len(theirs):
             raise ValueError(f"sentence {number}: {len(ours)} predicted arcs and {len(theirs)} words: need as many")
         same_head = [one[0] == other[0] for one, other in zip(ours, theirs, strict=True)]
-        same_relation = [_plain(one[1]) == _plain(other[1]) for one, other in zip(ours, theirs, strict=True)]
+        same_relation = [universal(one[1]) == universal(other[1]) for one, other in zip(ours, theirs, strict=True)]
         same = sum(a and b for a, b in zip(same_head, same_relation, strict=True))
         words += len(theirs)
         heads += sum(same_head)
@@ -45,8 +47,3 @@ def tree_scores(predicted: Sequence[Sequence[Arc]], right: Sequence[Sequence[Arc
     if not words:
         raise ValueError("there is no sentence to judge trees by")
     return TreeScores(heads / words, both / words, relations / words, whole / len(right))
-
-
-def _plain(relation: str) -> str:
-    """Without its subtype: nsubj for nsubj:pass."""
-    return relation.partition(":")[0]

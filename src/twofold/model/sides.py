@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from twofold.data.batches import by_length, make_batch
+from twofold.data.conll import universal
 from twofold.data.fields import SourceField, TextField
 from twofold.data.files import Row
 from twofold.data.labels import LabelField
@@ -224,17 +225,18 @@ class TreeOutput(ColumnOutput):
         return self.field.classes
 
     def read(self, rows: Sequence[Row]) -> Sequence[Any]:
-        _say_unseen(rows, self._new, self.writes)
+        known = set(map(universal, self.writes.names))
+
+        def new(row: Row) -> list[str]:
+            """Subtypes do not count, so one that was not seen can be answered rightly."""
+            return [one for one in self.field.gold(row)[1] if universal(one) not in known]
+
+        _say_unseen(rows, new, self.writes)
         return super().read(rows)
 
     def answer(self, given: Any, item: Any, made: Parsed) -> Prediction:
         relations = tuple(self.field.classes.names[one] for one in made.relations)
         return Prediction(given, Tree(_words(given), made.heads, relations), made.score)
-
-    def _new(self, row: Row) -> list[str]:
-        """The relations of a row that cannot be answered rightly: subtypes do not count."""
-        known = {name.partition(":")[0] for name in self.writes.names}
-        return [one for one in self.field.gold(row)[1] if one.partition(":")[0] not in known]
 
 
 @dataclass(frozen=True)
