@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from twofold import storage
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.evaluation import metric_names
+from twofold.locks import held
 from twofold.recipe.base import PREPARED, Recipe
 from twofold.recipe_file import override, read_yaml, to_yaml
 from twofold.training import processes
@@ -29,7 +31,7 @@ def train(recipe: Recipe | str | Path, out: str | Path, changes: Sequence[str] =
     elif changes:
         recipe = Recipe.of(override(recipe.plain(), changes))
     folder = Path(out)
-    with processes.joined():
+    with processes.joined(), _alone(folder):
         with processes.first_goes_ahead():
             if processes.rank() == 0:
                 _claim(folder, recipe, resume)
@@ -46,6 +48,13 @@ def train(recipe: Recipe | str | Path, out: str | Path, changes: Sequence[str] =
         if resume:
             trainer.resume()
         return trainer.run({"rows": len(split.rows), "validation_rows": len(split.judged), "cut": dict(cache.cut)})
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep the folder to this training: the first of its processes holds the lock for all of them."""
+    with held(folder / ".lock", "training") if processes.rank() == 0 else contextlib.nullcontext():
+        yield
 
 
 def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
