@@ -41,6 +41,29 @@ def test_json_comes_back(tmp_path: Path) -> None:
     assert storage.read_json(tmp_path / "a.json", "write it again") == content
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' stands twice in one object"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"a":' * 100_000, "nested too deep"),
+        ('{"a": NaN}', "NaN is no number in JSON"),
+        ('{"a": -Infinity}', "-Infinity is no number in JSON"),
+        ('{"a": 1e999}', "1e999 is too large a number"),
+        ('{"a": ' + "9" * 5000 + "}", "a number of 5,000 digits"),
+        ('{"a": 0.' + "9" * 5000 + "}", "a number of 5,002 digits"),
+    ],
+    ids=["twice", "lists", "objects", "nan", "infinity", "large", "digits", "fraction"],
+)
+def test_json_that_is_not_plain_says_why(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        storage.parse_json(text)
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(TwofoldError, match=f"^{path}: not readable as JSON \\({reason}\\); write it again$"):
+        storage.read_json(path, "write it again")
+
+
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff"])
 def test_json_that_cannot_be_read_is_named_with_the_remedy(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "a.json"

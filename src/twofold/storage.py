@@ -6,11 +6,13 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import IO, TYPE_CHECKING, Any
 
 from twofold.errors import TwofoldError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEW, OLD = ".new", ".old"
+LONGEST_NUMBER = 400
+"""The most digits of a number in a JSON file; more no setting has, and Python takes long to read them."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -63,7 +67,7 @@ def write_json(path: Path, content: Any) -> None:
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The JSON object in the file at `path`; `remedy` ends the error line when there is none."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise TwofoldError(f"{path}: no such file; {remedy}") from None
     except (OSError, ValueError) as error:
@@ -71,6 +75,43 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TwofoldError(f"{path}: not a JSON object; {remedy}")
     return content
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value that a JSON text holds; what JSON leaves open or Python cannot hold is a ValueError with its reason."""
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_int=lambda digits: int(_short(digits)),
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of a JSON object; Python would keep the last of two with one key, without a word."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        raise ValueError(f"the key '{shorten(twice, 60, placeholder=' ...')}' stands twice in one object")
+    return content
+
+
+def _short(digits: str) -> str:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits):,} digits")
+    return digits
+
+
+def _finite(text: str) -> float:
+    number = float(_short(text))
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number in JSON" if text[-1].isalpha() else f"{text} is too large a number")
+    return number
 
 
 @contextlib.contextmanager

@@ -48,9 +48,10 @@ def is_backbone(folder: Path) -> bool:
     if not file.is_file():
         return False
     try:
-        return "model_type" in json.loads(file.read_bytes())
+        about = storage.parse_json(file.read_bytes())
     except (OSError, ValueError):
         return False
+    return isinstance(about, dict) and "model_type" in about
 
 
 def write(
