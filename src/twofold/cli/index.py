@@ -24,6 +24,7 @@ def index() -> None:
       twofold index add answers.index --texts new.jsonl
       twofold index remove answers.index 17 a42
       twofold index info answers.index
+      twofold index copy answers.index backup.index
       twofold search answers.index "how do I list a folder?"
     """
 
@@ -83,6 +84,24 @@ def compact(folder: str) -> None:
 
     with api.open_index(folder) as opened:
         opened.compact()
+
+
+@index.command()
+@_place
+@click.argument("new", metavar="NEW")
+@click.option("--anyway", is_flag=True, help="Copy what is left of an index that lacks some of its last changes.")
+def copy(folder: str, new: str, anyway: bool) -> None:
+    """Copy INDEX into the folder NEW, as it is at one moment; others may search and change it meanwhile.
+
+    \b
+      twofold index copy answers.index backup.index
+    """
+    from pathlib import Path
+
+    from twofold.index.copy import copy_index
+
+    count = copy_index(Path(folder), Path(new), anyway, show=True)
+    click.echo(f"{count:,} candidates in {new}", err=True)
 
 
 @index.command()

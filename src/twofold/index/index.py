@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 from twofold.data.candidates import Texts
 from twofold.errors import TwofoldError
 from twofold.index.bounds import Floats, Rows
+from twofold.index.connections import Connections
+from twofold.index.copy import copy_index
 from twofold.index.filters import condition
 from twofold.index.search import LEVEL, Best, Query, search
 from twofold.index.shard import MissingShardError, Shard, Shelved
@@ -52,10 +56,13 @@ class Index:
     def __init__(self, folder: str | Path, model: Ranker | str | Path | None = None, load: Load = load_ranker) -> None:
         """model: the one that the index was built with, if it was moved; `load` makes a ranker of its name"""
         self.folder = Path(folder)
-        self._given, self._load, self._own, self._lock = model, load, threading.local(), threading.Lock()
+        self._given, self._load = model, load
+        self._connections = Connections(self.folder)
+        self._lock = threading.Lock()
         self._view = View(-1, {})
         self._passing: dict[str, tuple[int, Rows]] = {}
         self._trusted = False
+        _OPEN.add(self)
         self._book  # noqa: B018 - a folder without an index is found out now
 
     @classmethod
@@ -179,6 +186,8 @@ class Index:
             known, version = self._view, self._book.version
             if version == known.version:
                 return known
+            if version < known.version:
+                raise TwofoldError(f"{self.folder}: was replaced by an older copy while it was open; open it again")
             self._book.check_ready()
             self._book.check_seal()
             records = self._book.shards()
@@ -253,8 +262,12 @@ class Index:
         texts = self._book.entries_of(words)
         return [int(one) if one not in texts and _NUMBER.fullmatch(one) else one for one in words]
 
+    def copy(self, folder: str | Path, show: bool = False) -> None:
+        """Make a whole copy, of one moment, while others may search and change this index; `show` draws a bar."""
+        copy_index(self.folder, Path(folder), show=show)
+
     def close(self) -> None:
-        self._book.close()
+        self._connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -264,10 +277,31 @@ class Index:
 
     @property
     def _book(self) -> Book:
-        if not hasattr(self._own, "book"):
-            self._own.book = Book(self.folder)
-        book: Book = self._own.book
-        return book
+        return self._connections.book()
+
+    def _after_fork(self) -> None:
+        """In a new process nobody holds the lock, and no connection of the parent's may be used or closed."""
+        self._lock = threading.Lock()
+        self._connections = Connections(self.folder)
+
+
+_OPEN: weakref.WeakSet[Index] = weakref.WeakSet()
+_PARENTS: list[Connections] = []
+"""Connections of the process from which this one was forked: to close one would undo the parent's locks."""
+
+
+def _before_fork() -> None:
+    for index in list(_OPEN):
+        index._connections.close()
+
+
+def _after_fork_in_child() -> None:
+    for index in list(_OPEN):
+        _PARENTS.append(index._connections)
+        index._after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 def _only(shelf: Shelved, keys: Rows) -> Shelved:

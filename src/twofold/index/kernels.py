@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 Integers = NDArray[Any]
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-@njit(nogil=True, cache=True)
+def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
+    """Compile on first use, and keep that for the next process where numba finds a folder that it can write to."""
+
+    def compile_(function: Kernel) -> Kernel:
+        try:
+            cached: Any = njit(nogil=True, cache=True, **options)(function)
+        except RuntimeError:  # no folder can be written to
+            plain: Kernel = njit(nogil=True, **options)(function)
+            return plain
+        uncached: Any = njit(nogil=True, **options)(function)
+
+        @functools.wraps(function)
+        def kernel(*arguments: Any) -> Any:
+            try:
+                return cached(*arguments)
+            except OSError:  # the folder is full, or cannot be written to any more
+                return uncached(*arguments)
+
+        return cast(Kernel, kernel)
+
+    return compile_
+
+
+@compiled()
 def products(small: Integers, direction: Integers, out: Integers) -> None:
     """small (rows, width) int8, direction (width,) int16, out (rows,) int32."""
     for row in range(len(small)):
@@ -22,7 +48,7 @@ def products(small: Integers, direction: Integers, out: Integers) -> None:
         out[row] = total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def products_of(small: Integers, rows: Integers, directions: Integers, out: Integers) -> None:
     """Some rows with several directions: directions (directions, width), out (directions, rows)."""
     for number in range(len(rows)):
@@ -35,7 +61,7 @@ def products_of(small: Integers, rows: Integers, directions: Integers, out: Inte
 
 
 # Sums may be taken in another order: what that changes is inside the bounds' margin.
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
+@compiled(fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
 def add_ceiling(dots: Integers, steps: Any, errors: Any, norms: Any, centre: Any, ball: Any, total: Any) -> None:
     """Add to `total` how large the dot product with any vector of a ball can be.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -203,6 +204,9 @@ def first_bounds(bounds: Bounds, small: Small) -> Floats:
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, "twofold-search")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
 
 
 def _highest(values: Floats, count: int) -> Rows:

@@ -193,7 +193,7 @@ def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: 
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 64)
-    sums = _Sums()
+    sums = BlockSums()
     with storage.new_file(folder / name) as file:
         for piece in _pieces(text, sources, list(shapes)):
             sums.add(piece)
@@ -210,7 +210,7 @@ def _pieces(header: bytes, sources: Sequence[Fresh | Kept], arrays: list[str]) -
                 yield np.ascontiguousarray(source.part(array, start, start + COPIED)).tobytes()
 
 
-class _Sums:
+class BlockSums:
     """Checksums of blocks, of bytes that come in pieces of any length."""
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from twofold.errors import TwofoldError
+from twofold.index import database as sqlite
 from twofold.index.bounds import Floats, Rows
 from twofold.index.filters import Condition
 from twofold.index.shard import REMEDY, ShardRecord
+from twofold.index.version import VERSION, check_version, create_version, write_version
 
-FORMAT = 1
-FILE, SHARDS = "index.sqlite", "shards"
+FORMAT = 2
+FILE, SHARDS, LOCK = "index.sqlite", "shards", ".lock"
 WAIT = 60.0
 """Seconds to wait for another process that is writing."""
 BUILDING, READY = "building", "ready"
@@ -84,19 +87,30 @@ def seal(database: sqlite3.Connection) -> int:
 class Book:
     """One connection to the file; every thread has its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, anyway: bool = False) -> None:
+        """anyway: open it even if changes are on record that it does not hold"""
         self.path = folder / FILE
         if not os.path.exists(self.path):
             raise TwofoldError(f"{folder}: holds no index ({FILE} is missing); make one with `twofold index build`")
         with self.clear_errors():
-            self.database = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None, check_same_thread=False)
-            self.database.execute("PRAGMA synchronous = FULL")
-            found = self.about("format")
-            if found == str(FORMAT):
-                with self.reading():
-                    self.check_seal()
-        if found != str(FORMAT):
-            raise TwofoldError(f"{folder}: an index of format {found}, this version reads {FORMAT}; build it anew")
+            self._connection = sqlite.connect(self.path, WAIT)
+        self.database = self._connection.database
+        try:
+            self._check(folder, anyway)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _check(self, folder: Path, anyway: bool) -> None:
+        """Refuse another format, a damaged table, and a file that lacks changes."""
+        with self.clear_errors():
+            written = self.about("format")
+        if written != str(FORMAT):
+            raise TwofoldError(f"{folder}: an index of format {written}, this version reads {FORMAT}; build it anew")
+        with self.reading():
+            self.check_seal()
+        if not anyway:
+            check_version(folder, lambda: self.version)
 
     @classmethod
     def create(cls, folder: Path, about: dict[str, str]) -> None:
@@ -112,21 +126,34 @@ class Book:
             database.execute("INSERT INTO about VALUES ('seal', ?)", [str(seal(database))])
             database.execute("PRAGMA journal_mode = WAL")
             database.close()
+            create_version(folder, 0)
             aside.replace(folder / FILE)
         except (sqlite3.Error, OSError) as error:
             raise TwofoldError(f"{folder}: could not be written ({error})") from None
 
-    @contextlib.contextmanager
-    def clear_errors(self) -> Iterator[None]:
+    def clear_errors(self) -> contextlib.AbstractContextManager[None]:
         """Turn what SQLite says into one line."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            remedy = "free some space and run again" if "full" in str(error) else REMEDY
-            raise TwofoldError(f"{self.path}: {' '.join(str(error).split())}; {remedy}") from error
+        return sqlite.clear_errors(self.path)
+
+    def outdated(self) -> bool:
+        """Whether it must be opened again to see what has changed."""
+        return self._connection.outdated(self.path)
 
     def close(self) -> None:
-        self.database.close()
+        with self.clear_errors():
+            self.database.close()
+
+    def settle(self) -> None:
+        """Bring what has changed from the write-ahead log into the main file, durably, and record its version."""
+        with self.clear_errors():
+            sqlite.checkpoint(self.database, self.path)
+            version = self.version
+        try:
+            write_version(self.path.parent, version)
+        except OSError as error:
+            warnings.warn(
+                f"{self.path.parent / VERSION}: could not be written ({error}); the change itself is done", stacklevel=2
+            )
 
     def check_seal(self) -> None:
         """Whether all but the candidates, which have checksums of their own, is what was written."""
@@ -160,36 +187,40 @@ class Book:
 
     # --- what is there ---
 
+    def _rows(self, question: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self.clear_errors():
+            return self.database.execute(question, values).fetchall()
+
     def about(self, name: str) -> str | None:
-        found = self.database.execute("SELECT value FROM about WHERE name = ?", [name]).fetchone()
-        return None if found is None else str(found[0])
+        rows = self._rows("SELECT value FROM about WHERE name = ?", [name])
+        return str(rows[0][0]) if rows else None
 
     @property
     def version(self) -> int:
         return int(self.about("version") or 0)
 
     def count(self) -> int:
-        return int(self.database.execute("SELECT count(*) FROM candidates").fetchone()[0])
+        return int(self._rows("SELECT count(*) FROM candidates")[0][0])
 
     def largest_number(self) -> int:
         """The largest id that is a number."""
-        found = self.database.execute("SELECT max(id) FROM candidates WHERE typeof(id) = 'integer'").fetchone()[0]
-        return int(found or 0)
+        [[largest]] = self._rows("SELECT max(id) FROM candidates WHERE typeof(id) = 'integer'")
+        return int(largest or 0)
 
     def shards(self) -> list[ShardRecord]:
         return [
             ShardRecord(*row)
-            for row in self.database.execute("SELECT name, first, last, rows, size, sums FROM shards ORDER BY first")
+            for row in self._rows("SELECT name, first, last, rows, size, sums FROM shards ORDER BY first")
         ]
 
     def gone_since(self, version: int) -> Rows:
         """Keys that stand in shards and are no candidates any more."""
-        rows = self.database.execute("SELECT key FROM gone WHERE version > ?", [version]).fetchall()
+        rows = self._rows("SELECT key FROM gone WHERE version > ?", [version])
         return np.array([row[0] for row in rows], np.int64)
 
     def directions(self) -> Floats | None:
         """Those of the candidates' heads; none where nothing was ever stored."""
-        rows = self.database.execute("SELECT vector, sum FROM directions ORDER BY row").fetchall()
+        rows = self._rows("SELECT vector, sum FROM directions ORDER BY row")
         if any(zlib.crc32(vector) != sum for vector, sum in rows):
             raise TwofoldError(f"{self.path}: damaged, the directions are not what was written; {REMEDY}")
         return np.stack([np.frombuffer(vector, np.float32) for vector, _ in rows]) if rows else None
@@ -221,7 +252,7 @@ class Book:
     def keys_of(self, condition: Condition) -> Rows:
         """Candidates that pass a filter."""
         question = f"SELECT key FROM candidates WHERE {condition.sql}"  # noqa: S608 - whatever was given is a parameter
-        rows = self.database.execute(question, condition.values).fetchall()
+        rows = self._rows(question, condition.values)
         return np.array([row[0] for row in rows], np.int64)
 
     def check_candidates(self) -> None:
@@ -232,7 +263,7 @@ class Book:
             raise TwofoldError(f"{self.path}: damaged, not all candidates are what was written; {REMEDY}")
 
     def fields(self) -> set[str]:
-        return {row[0] for row in self.database.execute("SELECT name FROM fields")}
+        return {row[0] for row in self._rows("SELECT name FROM fields")}
 
     def check(self) -> None:
         """Read everything and compare it with its checksums."""
@@ -288,7 +319,7 @@ class Book:
             some = values[start : start + ASKED]
             marks = ", ".join("?" * len(some))
             question = f"SELECT key, id, text, fields, sum FROM candidates WHERE {column} IN ({marks})"  # noqa: S608
-            for row in self.database.execute(question, some):
+            for row in self._rows(question, some):
                 entry = Entry(*row[:4])
                 if entry.sum != row[4]:
                     raise TwofoldError(

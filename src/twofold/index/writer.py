@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from twofold import storage
 from twofold.data import files
 from twofold.data.candidates import Candidate, Texts, read_candidates
 from twofold.errors import TwofoldError
 from twofold.index.bounds import Floats, main_directions
 from twofold.index.shard import STORED, Fresh, Kept, Shard, ShardRecord, write_shard
-from twofold.index.store import BUILDING, FILE, READY, SHARDS, WAIT, Book, Entry
+from twofold.index.store import BUILDING, FILE, LOCK, READY, SHARDS, WAIT, Book, Entry
+from twofold.index.version import VERSION
+from twofold.locks import HeldError, held
 from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
 
@@ -43,22 +45,33 @@ def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, sho
         raise TwofoldError(f"stored: there is no {stored!r}; give {' or '.join(STORED)}")
     source, fingerprint = source_of(texts), model.fingerprint()
     total = survey(texts, 0)  # first: what cannot be kept leaves nothing behind
-    if not os.path.exists(folder / FILE):
-        if os.path.exists(folder) and (not folder.is_dir() or any(one.name[0] != "." for one in folder.iterdir())):
-            raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
-        about = {"model": name, "fingerprint": fingerprint, "stored": stored, "source": source}
-        Book.create(folder, {**about, "state": BUILDING, "next_key": "1"})
-    writer = Writer(folder, model)
-    writer.book.check_model(fingerprint, name)
-    if writer.book.about("state") == READY:
-        raise TwofoldError(f"{folder}: there is an index already; change it with `twofold index add`, or remove it")
-    if (writer.book.about("source"), writer.book.about("stored")) != (source, stored):
-        raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
-    with writer.alone():
-        writer.write(texts, 0, total, show)
-        writer.join_all()
-        with writer.book.changing():
-            writer.book.set_about("state", READY)
+    _check_folder(folder)
+    with held(folder / LOCK, "building an index"):
+        if not os.path.exists(folder / FILE):
+            about = {"model": name, "fingerprint": fingerprint, "stored": stored, "source": source}
+            Book.create(folder, {**about, "state": BUILDING, "next_key": "1"})
+        writer = Writer(folder, model)
+        with writer.working():
+            book = writer.book
+            book.check_model(fingerprint, name)
+            if book.about("state") == READY:
+                raise TwofoldError(
+                    f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
+                )
+            if (book.about("source"), book.about("stored")) != (source, stored):
+                raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
+            writer.write(texts, 0, total, show)
+            writer.join_all()
+            with book.changing():
+                book.set_about("state", READY)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse to build among files that belong to something else."""
+    if os.path.exists(folder / FILE) or not os.path.exists(folder):
+        return
+    if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION for path in folder.iterdir()):
+        raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
 
 
 def source_of(texts: Texts) -> str:
@@ -84,18 +97,37 @@ class Writer:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """While this lasts nobody else writes; what a killed writer left is cleared away."""
+        """While this lasts nobody else writes."""
         try:
-            with FileLock(self.folder / ".lock", timeout=WAIT):
-                listed = {one.name for one in self.book.shards()}
-                for path in self.shards.glob("*") if self.shards.exists() else ():
-                    if path.name not in listed:
-                        path.unlink()
+            with held(self.folder / LOCK, "writing", WAIT), self.working():
                 yield
-        except Timeout:
-            raise TwofoldError(f"{self.folder}: another process has been writing for {WAIT:.0f} s; try later") from None
+        except HeldError as error:
+            raise TwofoldError(
+                f"{self.folder}: another process has been writing for {WAIT:.0f} s{error.holder}; try later"
+            ) from None
         finally:
             self.book.close()
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Clear away what a killed writer left; at the end bring all that counts into the main file."""
+        try:
+            self._sweep()
+            yield
+        finally:
+            try:
+                self.book.settle()
+                self._sweep()
+            finally:
+                self.book.close()
+
+    def _sweep(self) -> None:
+        """Remove files that are no shards of the index, or no longer."""
+        listed = {record.name for record in self.book.shards()}
+        with storage.writing(self.shards):
+            for path in self.shards.glob("*") if self.shards.exists() else ():
+                if path.name not in listed:
+                    path.unlink()
 
     def add(self, texts: Texts, show: bool = False) -> int:
         with self.alone():
@@ -245,8 +277,6 @@ class Writer:
             self.book.replace_shards(records, new)
             if directions is not None:
                 self.book.set_directions(directions)
-        for record in records:
-            (self.shards / record.name).unlink(missing_ok=True)
 
 
 def survey(texts: Texts, start: int) -> int:

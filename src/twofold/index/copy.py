@@ -1,0 +1,86 @@
+"""Copies an index as it is at one moment, while others search and change it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import IO
+
+from twofold import storage
+from twofold.errors import TwofoldError
+from twofold.index.shard import REMEDY, BlockSums, ShardRecord
+from twofold.index.store import FILE, SHARDS, Book
+from twofold.index.version import create_version
+from twofold.progress import bar
+
+TRIES = 100
+"""How often the list of shards is read again because one was joined with others meanwhile."""
+PIECE = 1 << 20
+
+
+def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = False) -> int:
+    """Copy the index in `source` to a new folder; returns how many candidates it holds.
+
+    anyway: copy what is left of an index that lacks changes; show: a bar
+    """
+    if os.path.lexists(target):
+        raise TwofoldError(f"{target}: is there already; give a folder that is not there")
+    book = Book(source, anyway)
+    with contextlib.ExitStack() as stack, storage.new_folder(target) as aside:
+        stack.callback(book.close)
+        (aside / SHARDS).mkdir()
+        records, files = _moment(book, source / SHARDS, aside / FILE, stack)
+        with bar("copying", sum(record.size for record in records), show=show) as report:
+            done = 0
+            for record, file in zip(records, files, strict=True):
+                _copy_shard(file, source / SHARDS / record.name, aside / SHARDS / record.name, record)
+                done += record.size
+                report(done)
+        return _finish(aside)
+
+
+def _moment(
+    book: Book, shards: Path, copy: Path, stack: contextlib.ExitStack
+) -> tuple[list[ShardRecord], list[IO[bytes]]]:
+    """Copy the database, and open all files that it lists: a file that is open can be read to its end."""
+    for attempt in range(TRIES):
+        with book.reading():
+            records = book.shards()
+            opened = contextlib.ExitStack()
+            try:
+                files: list[IO[bytes]] = [opened.enter_context((shards / record.name).open("rb")) for record in records]
+            except FileNotFoundError as error:
+                opened.close()
+                if attempt == TRIES - 1:
+                    raise TwofoldError(f"{error.filename}: this part of the index is missing; {REMEDY}") from None
+                continue
+            stack.push(opened)
+            with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
+                book.database.backup(target)
+            return records, files
+    raise AssertionError
+
+
+def _copy_shard(file: IO[bytes], source: Path, target: Path, record: ShardRecord) -> None:
+    sums = BlockSums()
+    with target.open("wb") as copy:
+        while piece := file.read(PIECE):
+            sums.add(piece)
+            copy.write(piece)
+    if (sums.size, sums.done()) != (record.size, record.sums):
+        raise TwofoldError(f"{source}: damaged; {REMEDY}")
+
+
+def _finish(folder: Path) -> int:
+    """Bring the copy into one file, and record its version."""
+    with contextlib.closing(sqlite3.connect(folder / FILE, isolation_level=None)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    create_version(folder, 0)
+    copy = Book(folder)
+    try:
+        copy.settle()
+        return copy.count()
+    finally:
+        copy.close()

@@ -1,0 +1,123 @@
+"""Connections to an index's SQLite file: read-only where nothing can be written, every error as one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from twofold.errors import TwofoldError
+from twofold.index.shard import REMEDY
+
+PATIENCE = 0.1
+"""Seconds that a checkpoint waits for searches that still read an older state."""
+UNWRITABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")
+REMEDIES = {
+    "SQLITE_FULL": "free some space and run again",
+    "SQLITE_READONLY": "the folder can only be read: search it, or change it where it can be written",
+    "SQLITE_CANTOPEN": "look whether the folder is there and may be read and written",
+    "SQLITE_BUSY": "another process keeps it locked; try again later",
+    "SQLITE_IOERR": "the disk did not do what was asked; look whether it is full or failing, and run again",
+    "SQLITE_NOMEM": "there is not enough memory; free some and run again",
+    "SQLITE_CORRUPT": REMEDY,
+    "SQLITE_NOTADB": REMEDY,
+}
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection, and the file's size and time if SQLite takes it for one that never changes."""
+
+    database: sqlite3.Connection
+    unchanging: tuple[int, int] | None
+
+    def outdated(self, path: Path) -> bool:
+        """Whether the file has changed, though it was taken for one that never does."""
+        return self.unchanging is not None and self.unchanging != _state(path)
+
+
+@contextlib.contextmanager
+def clear_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite says into one line with a remedy that suits it."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = _name(error)
+        remedy = next((text for start, text in REMEDIES.items() if name.startswith(start)), None)
+        closed = "open the index again" if isinstance(error, sqlite3.ProgrammingError) else REMEDY
+        raise TwofoldError(f"{path}: {' '.join(str(error).split())}; {remedy or closed}") from error
+
+
+def connect(path: Path, timeout: float) -> Connection:
+    """A connection that can write, or one that can only read where the disk is read-only or full.
+
+    SQLite writes beside a file that has a write-ahead log even to read it; if the log is empty, it need not.
+    """
+    ways = ["mode=rw", "mode=ro"]
+    if not _size(log_of(path)):
+        ways.append("mode=ro&immutable=1")
+    failure: sqlite3.Error | None = None
+    for way in ways:
+        state = _state(path) if "immutable" in way else None
+        database = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?{way}",
+            uri=True,
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            # What is committed is synced by `checkpoint`, before it is acknowledged.
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            database.close()
+            failure = failure or error
+            if not _name(error).startswith(UNWRITABLE):
+                raise
+        else:
+            return Connection(database, state)
+    assert failure is not None
+    if len(ways) == 2:
+        raise TwofoldError(
+            f"{log_of(path)}: holds changes that cannot be read here, since nothing can be written beside it "
+            f"({failure}); the index is whole: open it once where its folder can be written"
+        )
+    raise failure
+
+
+def checkpoint(database: sqlite3.Connection, path: Path) -> None:
+    """Sync all that is committed: into the main file or, while others still search, at least into the log."""
+    [[timeout]] = database.execute("PRAGMA busy_timeout").fetchall()
+    database.execute(f"PRAGMA busy_timeout = {round(PATIENCE * 1000)}")
+    try:
+        busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError:  # a full disk: what is committed stays in the log
+        busy = True
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {timeout}")
+    if busy and _size(log_of(path)):
+        with log_of(path).open("rb") as log:
+            os.fsync(log.fileno())
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log of a database file."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def _state(path: Path) -> tuple[int, int]:
+    about = os.stat(path)
+    return about.st_size, about.st_mtime_ns
+
+
+def _size(path: Path) -> int:
+    return os.stat(path).st_size if os.path.exists(path) else 0
+
+
+def _name(error: sqlite3.Error) -> str:
+    return str(getattr(error, "sqlite_errorname", ""))
