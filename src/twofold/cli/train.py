@@ -12,7 +12,8 @@ import click
 @click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder for the model and its log.")
 @click.option("--resume", is_flag=True, help="Go on with the training in --out, or begin it.")
-def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool) -> None:
+@click.option("--resume-anyway", is_flag=True, help="The same, also if the training data has changed since.")
+def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool, resume_anyway: bool) -> None:
     """Train what RECIPE says: a YAML file, or the name of one that comes along (`twofold list`).
 
     \b
@@ -23,7 +24,7 @@ def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool) -> Non
     from twofold.recipe import train as run
     from twofold.training import processes
 
-    outcome = run(recipe, out, changes, resume)
+    outcome = run(recipe, out, changes, resume, resume_anyway)
     if processes.is_first():
         done, further = ("done", "") if outcome.finished else ("stopped", "; go on with --resume")
         click.echo(f"{done} after {outcome.steps:,} steps; the best model is in {out / 'model'}{further}", err=True)

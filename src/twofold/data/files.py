@@ -6,9 +6,11 @@ import csv
 import gzip
 import io
 import json
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +23,8 @@ Where = str | Mapping[str, str]
 Sources = Where | tuple[str, ...]
 """The same, or several files that are read one after the other."""
 LONGEST_LINE = 16_000_000
+SETTLED = 2.0
+"""Seconds after which a file's time tells whether it was changed again."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,25 @@ def fingerprint(where: Sources) -> str:
         return " ".join(f"{column} {fingerprint(path)}" for column, path in where.items())
     path = Path(where)
     if path.is_dir():
-        return " ".join(f"{file.name} {sha256(file)}" for file in sorted(path.iterdir()) if file.is_file())
+        return " ".join(f"{file.name} {_sum(file)}" for file in sorted(path.iterdir()) if file.is_file())
     try:
-        return f"{''.join(path.suffixes[-2:])} {sha256(path)}"
+        return f"{''.join(path.suffixes[-2:])} {_sum(path)}"
     except OSError as error:
         raise TwofoldError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _sum(path: Path) -> str:
+    """The SHA-256 of a file, computed once as long as the file stays as it is."""
+    about = path.stat()
+    stamp = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    if time.time() - about.st_ctime < SETTLED:  # another change may bear the same time
+        return sha256(path)
+    return _sum_of(path, stamp)
+
+
+@lru_cache(maxsize=1024)
+def _sum_of(path: Path, stamp: tuple[int, ...]) -> str:
+    return sha256(path)
 
 
 def _name(where: Where) -> str:

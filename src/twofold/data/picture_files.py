@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import zipfile
@@ -39,6 +40,10 @@ class Files(Protocol):
 
     def fingerprint(self, names: Iterable[str]) -> str:
         """Another one when one of these files has changed."""
+        ...
+
+    def sum(self, names: Iterable[str]) -> str:
+        """A hash of the content of these files, whatever their times."""
         ...
 
 
@@ -81,6 +86,13 @@ class Folder:
                 at = (self.root / name).stat()
                 found.append((name, at.st_size, at.st_mtime_ns))
         return str(zlib.crc32(repr(found).encode()))
+
+    def sum(self, names: Iterable[str]) -> str:
+        whole = hashlib.sha256()
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                whole.update(f"{name} {sha256(self.root / name)}\n".encode())
+        return whole.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,9 @@ class Archive:
             return f"{self.inside} {sha256(self.path)}"
         except OSError as error:
             raise TwofoldError(f"{self.path}: cannot be read ({error.strerror})") from None
+
+    def sum(self, names: Iterable[str]) -> str:
+        return self.fingerprint(names)
 
 
 @lru_cache(maxsize=8)

@@ -151,10 +151,15 @@ def read_pictures(where: str, pictures: str | None, image: str, mask: str | None
 
 def pictures_fingerprint(where: str, pictures: str | None, image: str, mask: str | None) -> str:
     """A hash of all that `read_pictures` would read, and of the pictures."""
-    rows = read_pictures(where, pictures, image, mask)
-    named = [one.name for row in rows for one in row.values.values() if isinstance(one, Picture)]
     table = "" if find_files(where) else fingerprint(where)
-    return f"{table} {files_of(where, pictures).fingerprint(named)}"
+    return f"{table} {files_of(where, pictures).fingerprint(picture_names(where, pictures, image, mask))}"
+
+
+def picture_names(where: str, pictures: str | None, image: str, mask: str | None) -> list[str]:
+    """The names of all images and masks that `read_pictures` would read."""
+    rows = read_pictures(where, pictures, image, mask)
+    named = (one.name for row in rows for one in row.values.values() if isinstance(one, Picture))
+    return list(dict.fromkeys(named))
 
 
 def _by_stem(files: Files) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 
 from twofold.config import DecoderPart, EncoderPart, Part, RankingPart, Role, part_config, structure, unstructure
 from twofold.data.cache import Cache
-from twofold.data.files import Row
+from twofold.data.files import Row, fingerprint
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.evaluation import metric_names
 from twofold.model import Learner
-from twofold.model.saved import is_backbone, read
+from twofold.model.saved import CONFIG, is_backbone, read
 from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml
+from twofold.storage import sha256
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
 
@@ -33,6 +35,17 @@ class Split:
 
     rows: NDArray[np.int64]
     judged: list[Row]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Files that a training depends on."""
+
+    path: str
+    sum: Callable[[], str]
+    """The checksum of their content."""
+    stamp: str = ""
+    """Their sizes and times, where it takes long to read them all: the same stamp stands for the same content."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,17 @@ class Recipe:
         """Refuse parts that do not fit."""
         raise NotImplementedError
 
+    def inputs(self) -> dict[str, Input]:
+        """The files whose content decides what is learned, by the settings that name them."""
+        files = _named("data.train", self.data.train) | _named("data.dev", self.data.dev)
+        return {name: Input(path, partial(fingerprint, path)) for name, path in files.items()} | self.start_inputs()
+
+    def start_inputs(self) -> dict[str, Input]:
+        """The saved model whose weights and tokenizer it starts from; its `config.json` holds their checksums."""
+        if not self.start:
+            return {}
+        return {"start": Input(self.start, partial(sha256, read(Path(self.start), allow_code=False).path / CONFIG))}
+
     def prepare(self, folder: Path) -> Self:
         """The recipe with what must be made before the training, in the training's folder."""
         return self
@@ -114,6 +138,15 @@ class Recipe:
     def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
         """How a model is judged while it trains."""
         raise NotImplementedError
+
+
+def _named(setting: str, where: Any) -> dict[str, str]:
+    """Each file that a setting names, by its place there."""
+    if isinstance(where, Mapping):
+        return {f"{setting}.{column}": path for column, path in where.items()}
+    if isinstance(where, tuple):
+        return {f"{setting}[{number}]": path for number, path in enumerate(where)}
+    return {setting: where} if where else {}
 
 
 def _with_encoder(content: dict[str, Any]) -> dict[str, Any]:

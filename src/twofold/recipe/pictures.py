@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,17 @@ from numpy.typing import NDArray
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache, Field
 from twofold.data.fields import SOURCE, TooLong
-from twofold.data.files import Row
+from twofold.data.files import Row, fingerprint
 from twofold.data.picture_fields import MaskField, NameField
+from twofold.data.picture_files import find_files
 from twofold.data.picture_rows import NAME, PictureRows
-from twofold.data.pictures import files_of, pictures_fingerprint, read_pictures
+from twofold.data.pictures import files_of, picture_names, pictures_fingerprint, read_pictures
 from twofold.data.views import Augment, PictureSettings
 from twofold.errors import TwofoldError, listed
 from twofold.model import Model, ModelConfig
 from twofold.model.config import MaskSettings
 from twofold.progress import bar
-from twofold.recipe.base import Split
+from twofold.recipe.base import Input, Split
 from twofold.recipe.pair import PairRecipe
 from twofold.recipe.text import make_tokenizers
 from twofold.training.config import PictureTrainConfig
@@ -103,6 +105,19 @@ class PictureRecipe(PairRecipe):
             picture=data.picture,
             mask=data.masks(),
         )
+
+    def inputs(self) -> dict[str, Input]:
+        found = self.start_inputs()
+        for setting, where in {"data.train": self.data.train, "data.dev": self.data.dev}.items():
+            if where:
+                table = find_files(where) is None
+                if table:
+                    found[setting] = Input(where, partial(fingerprint, where))
+                files = files_of(where, self.data.pictures)
+                names = picture_names(where, self.data.pictures, self.data.image, self._mask())
+                images = Input(files.place(""), partial(files.sum, names), files.fingerprint(names))
+                found[f"images of {setting}" if table else setting] = images
+        return found
 
     def model(self, folder: Path) -> Model:
         config = self.model_config()

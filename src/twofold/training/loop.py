@@ -108,6 +108,9 @@ class Trainer:
         config, progress = self.config, self.progress
         self.model.train()
         plan = self.rows.plan(progress.epoch)
+        if progress.batch >= len(plan):  # resumed with fewer rows than before
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            plan = self.rows.plan(progress.epoch)
         total = self._total(plan)
         clock, tokens = time.monotonic(), 0
         with bar("training", total, progress.step, self.first) as report:
