@@ -14,7 +14,7 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "locks", "progress", "recipe_file", "ranks", "results"},
+    {"storage", "forks", "locks", "progress", "recipe_file", "ranks", "results"},
     {"types", "config"},
     {"data", "layers", "generate"},
     {"encoders", "decoders"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from twofold import storage
+from twofold import forks, storage
 from twofold.errors import TwofoldError
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
@@ -24,9 +23,6 @@ ROLES = ("pad", "unknown", "start", "end", "separator")
 """What the special tokens are for, in the same order."""
 Ids = Sequence[int] | NDArray[Any]
 """The tokens of one text."""
-
-# The tokenizers library would otherwise warn when a process that has used its threads starts another.
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
 @dataclass(frozen=True)
@@ -118,6 +114,7 @@ class TextTokenizer:
         tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *lower]) if lower else normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
         tokenizer.decoder = decoders.Metaspace()
+        forks.use_threads()
         try:
             tokenizer.train_from_iterator(texts, trainer)
         except TwofoldError:
@@ -162,6 +159,7 @@ class TextTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without start and end."""
+        forks.use_threads()
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int]) -> str:
