@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import write_jsonl
 from twofold.data import made
 from twofold.data.cache import Cache, cache_folder
+from twofold.data.checksums import BLOCK, CheckedFile, SummedFile
 from twofold.data.fields import TextField
 from twofold.data.files import read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
@@ -181,6 +182,7 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Li
 MEASURE = """
 import re, sys
 from twofold.data.cache import Cache
+from twofold.data.checksums import BLOCK, CheckedFile, SummedFile
 from twofold.data.fields import TextField
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 words = [f"{number:020}".translate(str.maketrans("0123456789", "abcdefghij")) for number in range(0, 10**6, 7919)]
@@ -216,3 +218,65 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 @pytest.mark.bench
 def test_a_large_file_is_cached_in_far_less_memory(tmp_path: Path) -> None:
     assert sum(growth(tmp_path, 10, 60)) < 30
+
+
+def read_all(where: str, tokenizer: TextTokenizer) -> None:
+    cache = Cache.of(where, fields(tokenizer))
+    for column in cache.columns.values():
+        for number in range(cache.rows):
+            column.row(number)
+
+
+@pytest.mark.parametrize("name", ["0.ids", "1.ids", "0.offsets", "1.offsets", "about.json"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_flipped_byte_is_named_before_it_is_used(
+    where: str, tokenizer: TextTokenizer, name: str, share: float
+) -> None:
+    read_all(where, tokenizer)
+    (folder,) = cache_folder().iterdir()
+    content = bytearray((folder / name).read_bytes())
+    content[int(share * len(content))] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(TwofoldError) as said:
+        read_all(where, tokenizer)
+    assert str(said.value).startswith(f"{folder / name}: ")
+    assert str(said.value).endswith(f"remove {folder} and run again")
+
+
+@pytest.mark.parametrize("name", ["0.ids", "1.offsets"])
+def test_a_cut_or_missing_file_is_named(where: str, tokenizer: TextTokenizer, name: str) -> None:
+    read_all(where, tokenizer)
+    (folder,) = cache_folder().iterdir()
+    (folder / name).write_bytes((folder / name).read_bytes()[:-8])
+    with pytest.raises(TwofoldError, match=r"bytes long, not .*; remove .* and run again"):
+        read_all(where, tokenizer)
+    (folder / name).unlink()
+    with pytest.raises(TwofoldError, match=r"cannot be read \(No such file or directory\); remove .* and run again"):
+        read_all(where, tokenizer)
+
+
+def test_only_the_blocks_that_are_used_are_checked(tmp_path: Path) -> None:
+    content = np.arange(3 * BLOCK // 8 + 5, dtype=np.int64)
+    with (tmp_path / "file").open("wb") as file:
+        written = SummedFile(file)
+        for start in range(0, len(content), 1000):
+            written.write(content[start : start + 1000].tobytes())
+    damaged = bytearray(content.tobytes())
+    damaged[2 * BLOCK + 1] ^= 4
+    (tmp_path / "file").write_bytes(damaged)
+    checked = CheckedFile(tmp_path / "file", written.about(), "again")
+    checked.check(0, 2 * BLOCK)
+    checked.check(3 * BLOCK, 3 * BLOCK + 8)
+    with pytest.raises(TwofoldError, match=f"damaged near byte {2 * BLOCK:,}; again"):
+        checked.check(2 * BLOCK - 1, 2 * BLOCK + 1)
+
+
+def test_a_cache_folder_that_cannot_be_written_is_one_line_that_names_its_variable(
+    where: str, tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("/proc/none", where):
+        monkeypatch.setenv("TWOFOLD_CACHE", folder)
+        with pytest.raises(TwofoldError) as said:
+            Cache.of(where, fields(tokenizer))
+        assert str(said.value).startswith(f"{folder}: token ids cannot be cached there (")
+        assert str(said.value).endswith("TWOFOLD_CACHE=/path/to/a/folder")

@@ -20,9 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
+from twofold.data.checksums import CheckedFile, SummedFile
 from twofold.data.files import Row, Sources, fingerprint, read_rows
+from twofold.errors import TwofoldError
 
-FORMAT = 1
+FORMAT = 2
+ABOUT = "about.json"
 CHUNK = 500_000
 """About how many characters are tokenised at a time, whether in many short rows or in a few long ones."""
 Report = Callable[[int], None]
@@ -56,14 +59,24 @@ class Column:
     """The ids of one column of all rows."""
 
     ids: NDArray[Any]
+    """Of all rows, one after the other; `row` and `whole` check what they give."""
     offsets: NDArray[np.int64]
+    file: CheckedFile | None = None
+    """Where the ids lie, if not in memory."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
     def row(self, number: int) -> NDArray[Any]:
-        return self.ids[self.offsets[number] : self.offsets[number + 1]]
+        start, stop = self.offsets[number], self.offsets[number + 1]
+        if self.file:
+            self.file.check(int(start) * self.ids.itemsize, int(stop) * self.ids.itemsize)
+        return self.ids[start:stop]
+
+    def whole(self) -> NDArray[Any]:
+        """The ids of all rows, one after the other."""
+        return self.file.whole(self.ids.dtype) if self.file else self.ids
 
 
 @dataclass(frozen=True)
@@ -96,20 +109,27 @@ class Cache:
     @classmethod
     def _open(cls, folder: Path) -> Cache:
         remedy = f"remove {folder} and run again"
-        about = storage.read_json(folder / "about.json", remedy)
-        columns = {
-            name: Column(
-                _mapped(folder / f"{number}.ids", np.dtype(about["types"][name])),
-                _mapped(folder / f"{number}.offsets", np.dtype(np.int64)),
+        about = _read_about(folder / ABOUT, remedy)
+        columns = {}
+        for number, (name, kind) in enumerate(about["types"].items()):
+            ids, offsets = (
+                CheckedFile(folder / file, about["files"][file], remedy)
+                for file in (f"{number}.ids", f"{number}.offsets")
             )
-            for number, name in enumerate(about["types"])
-        }
+            columns[name] = Column(ids.bytes.view(np.dtype(kind)), offsets.whole(np.dtype(np.int64)), ids)
         return cls(columns, about["rows"], about["cut"])
 
 
-def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers of a file; an empty one, as of a column without a single number, cannot be mapped."""
-    return np.memmap(path, kind, "r") if path.stat().st_size else np.empty(0, kind)
+def _read_about(path: Path, remedy: str) -> dict[str, Any]:
+    """What is known of a cache, if it stands there as it was written."""
+    about = storage.read_json(path, remedy)
+    if about.pop("sha256", None) != _sum(about):
+        raise TwofoldError(f"{path}: damaged, its checksum is another; {remedy}")
+    return about
+
+
+def _sum(about: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def cache_folder() -> Path:
@@ -129,13 +149,12 @@ def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], repor
     cut = dict.fromkeys(fields, 0)
     total = 0
     with storage.writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder.parent)
-        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+        aside = _new_folder(folder.parent)
         try:
             with ExitStack() as stack:
-                ids = [stack.enter_context((aside / f"{n}.ids").open("wb")) for n in range(len(fields))]
-                offsets = [stack.enter_context((aside / f"{n}.offsets").open("wb")) for n in range(len(fields))]
+                names = [f"{number}.{ending}" for ending in ("ids", "offsets") for number in range(len(fields))]
+                files = {name: SummedFile(stack.enter_context((aside / name).open("wb"))) for name in names}
+                ids, offsets = list(files.values())[: len(fields)], list(files.values())[len(fields) :]
                 ends = [0] * len(fields)
                 for file in offsets:
                     file.write(np.zeros(1, np.int64).tobytes())
@@ -150,15 +169,30 @@ def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], repor
                     total += len(chunk)
                     if report:
                         report(total)
-                for file in (*ids, *offsets):
-                    file.flush()
-                    os.fsync(file.fileno())
-            storage.write_json(aside / "about.json", {"format": FORMAT, "rows": total, "types": types, "cut": cut})
+                for opened in files.values():
+                    opened.file.flush()
+                    os.fsync(opened.file.fileno())
+            sums = {name: opened.about() for name, opened in files.items()}
+            about = {"format": FORMAT, "rows": total, "types": types, "cut": cut, "files": sums}
+            storage.write_json(aside / ABOUT, {**about, "sha256": _sum(about)})
             aside.rename(folder)
         except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
             if not (isinstance(error, OSError) and folder.exists()):
                 raise
+
+
+def _new_folder(parent: Path) -> Path:
+    """A new folder to write a cache in."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
+        return Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    except OSError as error:
+        raise TwofoldError(
+            f"{parent}: token ids cannot be cached there ({error.strerror}); name a folder that can be written to: "
+            "TWOFOLD_CACHE=/path/to/a/folder"
+        ) from None
 
 
 def _chunk(rows: Iterator[Row]) -> Iterator[Row]:

@@ -41,7 +41,7 @@ class PictureRows:
         """The batches of an epoch, each of pictures of one size."""
         if self.augment.crop:  # whatever their sizes were, the parts that are learned from have one
             return plan_at_random(self.rows, self.batch_rows, self.seed, epoch)
-        sizes = self.cache.columns["source"].ids.reshape(-1, 2)
+        sizes = self.cache.columns["source"].whole().reshape(-1, 2)
         # Rows that were left out have no size, so a row's size stands where its offset says.
         places = self.cache.columns["source"].offsets[self.rows] // 2
         return plan_by_size(sizes[places], self.rows, self.batch_rows, self.seed, epoch)
