@@ -121,7 +121,7 @@ def test_rows_that_are_too_long_are_cut_and_counted_or_refused_as_the_recipe_say
         (["encoder.kind=rmn"], "recipe.encoder: there is no encoder 'rmn'; did you mean 'rnn'?"),
         (["train.epochs=2.5"], "recipe.train.epochs: 2.5 is not a whole number"),
         (["train.epochs"], "'train.epochs': a change is written key.path=value"),
-        (["data.held_out=1000"], "data.held_out=1000: the training file has only 40 rows"),
+        (["data.held_out=1000"], "data.held_out=1000: there are only 40 rows; lower it"),
         (
             ["data.held_out=3", "train.best=blue", "train.evaluate_every=1"],
             "train.best: no metric 'blue'; did you",

@@ -177,7 +177,7 @@ def test_a_line_that_cannot_be_used_is_refused_or_left_out(tmp_path: Path, line:
     [
         ("data.target=[caption, capton]", "rows.tsv:2: no 'capton' here; this row has caption, other, image"),
         ("data.image=picture", "rows.tsv:2: 'picture' names no picture; this row has image, caption, other"),
-        ("data.held_out=4", "data.held_out=4: only 4 rows can be used"),
+        ("data.held_out=4", "data.held_out=4: there are only 4 rows; lower it"),
         ("data.pictures=nowhere", "nowhere: no such folder or zip archive"),
         ("data.dev=none.tsv", "none.tsv: cannot be read"),
         ("data.train=nowhere/rows.tsv", "nowhere: no such folder or zip archive"),

@@ -230,7 +230,7 @@ def test_a_student_comes_nearer_to_its_teacher(tmp_path: Path, teacher: Ranker, 
 
 
 def test_only_rows_that_are_learned_from_are_prepared(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
-    settings = taught(write_jsonl(tmp_path / "rows.jsonl", ROWS), tmp_path, "kl", data={"held_out": 20, "rows": 15})
+    settings = taught(write_jsonl(tmp_path / "rows.jsonl", ROWS), tmp_path, "kl", data={"held_out": 14, "rows": 15})
     train(RankingRecipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
     found = prepared(tmp_path / "run")
     made_of = RankingRecipe.of(settings)

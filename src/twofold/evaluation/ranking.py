@@ -72,8 +72,10 @@ def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, 
             continue
         response = str(pair.values["response"])
         if len(pool) < candidates:
+            fewer = f", or take fewer candidates: train.candidates={len(pool)}, evaluate --among {len(pool)}"
             raise TwofoldError(
-                f"{row.place}: {candidates} candidates need as many different responses, not {len(pool)}"
+                f"{row.place}: {candidates} candidates need as many different responses, not {len(pool)}; "
+                f"judge by more rows (data.held_out=N, data.dev=FILE){fewer if len(pool) > 1 else ''}"
             )
         draw = np.random.default_rng([seed, number]).permutation(len(pool))[:candidates]
         others = [pool[one] for one in draw if pool[one] != response][: candidates - 1]

@@ -19,12 +19,14 @@ from twofold.errors import TwofoldError
 from twofold.evaluation import metric_names
 from twofold.model import Learner
 from twofold.model.saved import CONFIG, is_backbone, read
-from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml
+from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml, recipe_folder
 from twofold.storage import sha256
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
 
 ROLES: tuple[Role, Role] = ("encoders", "decoders")
+OWN_SHARE = 0.1
+"""The largest share that a recipe which comes along holds out of a user's own data."""
 PREPARED = "prepared.jsonl"
 """The file of a training's folder that holds what was made before it."""
 
@@ -35,6 +37,15 @@ class Split:
 
     rows: NDArray[np.int64]
     judged: list[Row]
+
+
+def held_out_rows(data: Any, count: int) -> int:
+    """How many of so many rows `data.held_out` takes; some must be left to learn from."""
+    share = data.held_out_share
+    held: int = min(data.held_out, max(1, int(count * share))) if share else data.held_out
+    if held and held >= count:
+        raise TwofoldError(f"data.held_out={data.held_out}: there are only {count} rows; lower it")
+    return held
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,11 @@ class Recipe:
     @classmethod
     def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
         """A recipe file, or one that comes along by its name, with `key.path=value` changes."""
-        return cls.of(override(read_yaml(find_recipe(str(name))), changes))
+        path = find_recipe(str(name))
+        content = override(read_yaml(path), changes)
+        if path.parent == recipe_folder():
+            _limit_held_out(content, changes)
+        return cls.of(content)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -138,6 +153,16 @@ class Recipe:
     def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
         """How a model is judged while it trains."""
         raise NotImplementedError
+
+
+def _limit_held_out(content: dict[str, Any], changes: Sequence[str]) -> None:
+    """Of a user's own data a recipe that comes along holds out a tenth at most: its number is for a larger file."""
+    changed = {change.partition("=")[0] for change in changes}
+    data = content.get("data")
+    own = any(key.split(".")[:2] == ["data", "train"] for key in changed)
+    told = changed & {"data.held_out", "data.held_out_share"}
+    if isinstance(data, dict) and data.get("held_out") and own and not told:
+        data["held_out_share"] = OWN_SHARE
 
 
 def _named(setting: str, where: Any) -> dict[str, str]:

@@ -25,7 +25,7 @@ from twofold.errors import TwofoldError, listed
 from twofold.model import Model, ModelConfig
 from twofold.model.config import MaskSettings
 from twofold.progress import bar
-from twofold.recipe.base import Input, Split
+from twofold.recipe.base import Input, Split, held_out_rows
 from twofold.recipe.pair import PairRecipe
 from twofold.recipe.text import make_tokenizers
 from twofold.training.config import PictureTrainConfig
@@ -47,6 +47,8 @@ class PictureData:
     """Rows to judge by while training, of the same form."""
     held_out: int = 0
     """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    held_out_share: float | None = None
+    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
     picture: PictureSettings = field(default_factory=PictureSettings)
     """Size, normalisation, and what happens to a picture that cannot be used."""
     augment: Augment = field(default_factory=Augment)
@@ -67,7 +69,9 @@ class PictureData:
 
     def __post_init__(self) -> None:
         if self.dev and self.held_out:
-            raise ValueError("give dev or held_out, not both")
+            raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
+            raise ValueError("held_out_share must be above 0 and at most 1")
         if self.held_out < 0 or self.max_target < 1 or not 0 <= self.prefix <= 1:
             raise ValueError("held_out must be at least 0, max_target at least 1, prefix from 0 to 1")
         self.masks()  # says what is wrong with them
@@ -160,9 +164,7 @@ class PictureRecipe(PairRecipe):
             if not judged:
                 raise TwofoldError(f"{self.data.dev}: no row can be used")
             return Split(rows, judged)
-        if self.data.held_out >= len(rows):
-            raise TwofoldError(f"data.held_out={self.data.held_out}: only {len(rows)} rows can be used")
-        kept, held = hold_out(len(rows), self.data.held_out, self.train.seed)
+        kept, held = hold_out(len(rows), held_out_rows(self.data, len(rows)), self.train.seed)
         wanted = set(rows[held].tolist())
         judged = [row for number, row in enumerate(self._read(self.data.train)) if number in wanted]
         return Split(rows[kept], judged)

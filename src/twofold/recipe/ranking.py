@@ -24,7 +24,7 @@ from twofold.evaluation import evaluate
 from twofold.evaluation.ranking import questions
 from twofold.model import Ranker, RankerConfig, RankingLoss
 from twofold.progress import bar
-from twofold.recipe.base import PREPARED, Recipe, Split
+from twofold.recipe.base import PREPARED, Recipe, Split, held_out_rows
 from twofold.recipe.prepare import Mining, Teacher, prepare_rows
 from twofold.recipe.text import make_tokenizers, split_rows
 from twofold.training.config import RankingTrainConfig
@@ -40,6 +40,8 @@ class RankingData:
     """Rows to judge by while training."""
     held_out: int = 0
     """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    held_out_share: float | None = None
+    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
     rows: int | None = None
     """Learn from this many rows drawn by seed instead of all."""
     skip: int = 0
@@ -67,7 +69,9 @@ class RankingData:
         if not self.train:
             raise ValueError("train names no file")
         if self.dev and self.held_out:
-            raise ValueError("give dev or held_out, not both")
+            raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
+            raise ValueError("held_out_share must be above 0 and at most 1")
         if self.max_context < 3 or self.max_candidate < 3:
             raise ValueError("max_context and max_candidate must be at least 3")
         if self.held_out < 0 or self.skip < 0 or (self.rows is not None and self.rows < 2):
@@ -143,13 +147,16 @@ class RankingRecipe(Recipe):
 
     def _learned(self, count: int) -> NDArray[np.int64]:
         """The numbers of the rows that are learned from, of a file of so many."""
-        rows, _ = hold_out(count, self.data.held_out, self.train.seed)
+        rows, _ = hold_out(count, held_out_rows(self.data, count), self.train.seed)
         skip, most = self.data.skip, self.data.rows
         if not skip and (most is None or most >= len(rows)):
             return rows
         drawn = np.random.default_rng([self.train.seed, len(rows)]).permutation(rows)
         if skip + 2 > len(rows):
-            raise TwofoldError(f"data.skip={skip}: there are {len(rows)} rows to learn from; leave some")
+            raise TwofoldError(
+                f"data.skip={skip}: leaves out the rows that the model it adds to has learned from, but there are "
+                f"only {len(rows):,}; data.skip=0 learns from all of them"
+            )
         return np.sort(drawn[skip:][:most])
 
     def rows(self, cache: Cache, rows: NDArray[np.int64], model: Ranker) -> RankingRows:

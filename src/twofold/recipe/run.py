@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.evaluation import metric_names
 from twofold.locks import held
-from twofold.recipe.base import Recipe
+from twofold.recipe.base import Recipe, Split
 from twofold.recipe.claim import TOKENIZERS, claim, record
 from twofold.recipe_file import override
 from twofold.training import processes
@@ -48,6 +50,8 @@ def train(
             cache = recipe.cache(model)
         split = recipe.split(cache, model)
         _check_best(recipe, recipe.metrics(model, split.judged))
+        if processes.is_first():
+            _say_split(recipe.data, split, cache.rows)
         rows = recipe.rows(cache, split.rows, model)
         trainer = Trainer(model, rows, recipe.validator(split.judged), recipe.train, folder)
         if resume:
@@ -60,6 +64,28 @@ def _alone(folder: Path) -> Iterator[None]:
     """Keep the folder to this training: the first of its processes holds the lock for all of them."""
     with held(folder / ".lock", "training") if processes.rank() == 0 else contextlib.nullcontext():
         yield
+
+
+def _say_split(data: Any, split: Split, count: int) -> None:
+    """Warn where rows are learned from or judged by in other numbers than one would think."""
+    held, learned = len(split.judged), len(split.rows)
+    if data.held_out > held:
+        warnings.warn(
+            f"{held:,} of {count:,} rows are held out to judge by, not {data.held_out:,}: at most a share of "
+            f"{data.held_out_share:g}; data.held_out=N sets another number",
+            stacklevel=3,
+        )
+    elif data.held_out and held > learned:
+        warnings.warn(
+            f"{held:,} rows are held out to judge by and only {learned:,} are learned from; lower data.held_out",
+            stacklevel=3,
+        )
+    if data.held_out_share and learned + held < count and (getattr(data, "rows", 0) or getattr(data, "skip", 0)):
+        warnings.warn(
+            f"{learned:,} of {count - held:,} rows are learned from (data.skip={data.skip}, data.rows={data.rows}); "
+            "data.skip=0 data.rows=null takes all",
+            stacklevel=3,
+        )
 
 
 def _check_best(recipe: Recipe, known: list[str]) -> None:

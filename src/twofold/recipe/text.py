@@ -18,10 +18,9 @@ from twofold.data.fields import SOURCE, TooLong
 from twofold.data.files import Row, Sources, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
-from twofold.errors import TwofoldError
 from twofold.model import Model, ModelConfig
 from twofold.progress import bar
-from twofold.recipe.base import Split
+from twofold.recipe.base import Split, held_out_rows
 from twofold.recipe.pair import PairRecipe
 
 
@@ -42,6 +41,8 @@ class DataConfig:
     """Rows to judge by while training."""
     held_out: int = 0
     """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    held_out_share: float | None = None
+    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
     max_source: int = 128
     """The most tokens of a source."""
     max_target: int = 128
@@ -60,7 +61,9 @@ class DataConfig:
         if not self.train:
             raise ValueError("train names no file")
         if self.dev and self.held_out:
-            raise ValueError("give dev or held_out, not both")
+            raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
+            raise ValueError("held_out_share must be above 0 and at most 1")
         if self.held_out < 0 or self.max_source < 1 or self.max_target < 1:
             raise ValueError("held_out must be at least 0, max_source and max_target at least 1")
         if not 0 < self.strangers < 1:
@@ -175,8 +178,6 @@ def split_rows(data: Any, cache: Cache, seed: int, read: Callable[[Sources], Ite
         return Split(np.arange(cache.rows), list(read(data.dev)))
     if not data.held_out:
         return Split(np.arange(cache.rows), [])
-    if data.held_out >= cache.rows:
-        raise TwofoldError(f"data.held_out={data.held_out}: the training file has only {cache.rows} rows")
-    rows, held = hold_out(cache.rows, data.held_out, seed)
+    rows, held = hold_out(cache.rows, held_out_rows(data, cache.rows), seed)
     wanted = set(held.tolist())
     return Split(rows, [row for number, row in enumerate(read(data.train)) if number in wanted])
