@@ -64,7 +64,7 @@ def ids(folder: Path, ranker: Ranker) -> set[Any]:
 
 def changes(index: Index) -> Iterator[set[Any]]:
     """Every kind of change, one after the other, and the ids that are there after it."""
-    expected = set(range(30))
+    expected: set[Any] = set(range(30))
     index.add([{"id": "new", "text": "one"}])
     yield (expected := expected | {"new"})
     index.update([{"id": "new", "text": "two"}, {"id": 100, "text": "three"}])

@@ -30,10 +30,12 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection, and the file's size and time if SQLite takes it for one that never changes."""
+    """A connection to an index's file."""
 
     database: sqlite3.Connection
+    writable: bool
     unchanging: tuple[int, int] | None
+    """The file's size and time, if SQLite takes it for one that never changes."""
 
     def outdated(self, path: Path) -> bool:
         """Whether the file has changed, though it was taken for one that never does."""
@@ -80,7 +82,7 @@ def connect(path: Path, timeout: float) -> Connection:
             if not _name(error).startswith(UNWRITABLE):
                 raise
         else:
-            return Connection(database, state)
+            return Connection(database, way == "mode=rw", state)
     assert failure is not None
     if len(ways) == 2:
         raise TwofoldError(
@@ -88,6 +90,18 @@ def connect(path: Path, timeout: float) -> Connection:
             f"({failure}); the index is whole: open it once where its folder can be written"
         )
     raise failure
+
+
+def refuse_writing(folder: Path) -> None:
+    """Say why an index that could only be opened to be read cannot be changed."""
+    disk = os.statvfs(folder)
+    if disk.f_flag & os.ST_RDONLY:
+        reason = "the disk is read-only; change it where it can be written"
+    elif not disk.f_bavail:
+        reason = "the disk is full; free some space and run again"
+    else:
+        reason = "its folder may not be written to; look whose it is"
+    raise TwofoldError(f"{folder}: can be searched but not changed: {reason}")
 
 
 def checkpoint(database: sqlite3.Connection, path: Path) -> None:

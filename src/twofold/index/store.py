@@ -145,6 +145,8 @@ class Book:
 
     def settle(self) -> None:
         """Bring what has changed from the write-ahead log into the main file, durably, and record its version."""
+        if not self._connection.writable:
+            return
         with self.clear_errors():
             sqlite.checkpoint(self.database, self.path)
             version = self.version
@@ -172,7 +174,9 @@ class Book:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """All changes inside happen, or none; they are on the disk when this ends."""
+        """All changes inside happen, or none; `settle` puts them on the disk."""
+        if not self._connection.writable:
+            sqlite.refuse_writing(self.path.parent)
         with self.clear_errors():
             self.database.execute("BEGIN IMMEDIATE")
             try:
