@@ -34,6 +34,26 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """Rows that are read in overlapping windows, because some are longer than a model may read at once."""
+
+    rows: Tensor
+    """(windows,): the row of the batch that each window is of."""
+    places: Tensor
+    """(windows, positions): which tokens of its row a window reads."""
+    mask: Tensor
+    """(windows, positions), true where real."""
+    window: Tensor
+    """(rows, tokens): the window that the state of each token comes from."""
+    position: Tensor
+    """(rows, tokens): and the position in that window."""
+
+    def to(self, device: torch.device) -> Windows:
+        """The same windows on another device."""
+        return Windows(*(getattr(self, one.name).to(device) for one in dataclasses.fields(self)))
+
+
+@dataclass(frozen=True)
 class Batch:
     """Some rows as tensors; every row has at least one real position, or a picture."""
 
@@ -53,13 +73,16 @@ class Batch:
     """(rows, words): where the first piece of each word stands; -1 where there is no word."""
     second: Batch | None = None
     """Of pairs whose texts are read each by itself, the second ones; the first are this batch's own."""
+    windows: Windows | None = None
+    """Where some row is longer than a model may read at once, the windows in which all rows are read."""
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
-        found = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "pixels", "words", "second")}
+        names = ("tokens", "mask", "segments", "pixels", "words", "second", "windows")
+        found = {name: getattr(self, name) for name in names}
         moved = {name: value.to(device) for name, value in found.items() if value is not None}
         targets = {name: target.to(device) for name, target in self.targets.items()}
         return dataclasses.replace(self, targets=targets, **moved)

@@ -95,20 +95,47 @@ def test_a_long_sentence_ends_with_the_last_whole_word_that_fits(tokenizer: Text
 
 
 @pytest.mark.parametrize("ask", ["items", "read"])
-def test_a_sentence_that_is_too_long_is_refused_where_every_word_must_be_answered(
+def test_a_sentence_that_is_too_long_is_refused_if_the_recipe_says_so(tokenizer: TextTokenizer, ask: str) -> None:
+    field = words_field(tokenizer, 9, "refuse")
+    with pytest.raises(TooLongError, match=r"^rows:7: \d+ tokens, the limit is 7; cut the sentence in two, or train"):
+        getattr(field, ask)([row(["one"] * 20)])
+    with pytest.raises(TooLongError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 7 are the most"):
+        getattr(field, ask)([row(["one", "two", "g" * 100])])
+
+
+@pytest.mark.parametrize("ask", ["items", "read"])
+def test_a_word_that_is_longer_than_a_sentence_may_be_keeps_its_first_tokens(
     tokenizer: TextTokenizer, ask: str
 ) -> None:
-    field = words_field(tokenizer, 9, "cut" if ask == "items" else "refuse")
-    with pytest.raises(TooLongError, match=r"^rows:7: \d+ tokens, the limit is 7; cut the sentence in two"):
-        getattr(field, ask)([row(["one"] * 20)])
+    field, (long, short) = words_field(tokenizer, 10), pieces(tokenizer, ["g" * 400, "one"])
+    found = getattr(field, ask)([row(["g" * 400, "one"]), row(["one"])])
+    assert len(long) > 390
+    assert list(found.ids[0].ids) == [2, *long[: field.word_room], *short, 3]
+    assert list(found.ids[0].starts) == [1, 1 + field.word_room]
+    assert found.ids[0].cut_words == found.cut == 1
 
 
-@pytest.mark.parametrize("too_long", ["cut", "refuse"])
-def test_a_word_that_is_longer_than_a_sentence_may_be_is_named(tokenizer: TextTokenizer, too_long: TooLong) -> None:
-    with pytest.raises(TwofoldError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 7 are the most"):
-        words_field(tokenizer, 9, too_long).read([row(["g" * 100, "one"])])
-    with pytest.raises(TwofoldError, match=r"^rows:7: the word 'gggg.*ggg' has \d+ tokens, and 7 are the most"):
-        words_field(tokenizer, 9, too_long).read([row(["one", "two", "g" * 100])])
+def test_a_sentence_of_only_such_words_keeps_them_all(tokenizer: TextTokenizer) -> None:
+    for limit in (3, 4, 5, 10, 11):
+        field = words_field(tokenizer, limit)
+        (sentence,) = field.items([row(["g" * 400] * 7)]).ids
+        assert len(sentence.starts) == sentence.cut_words == 7
+        assert all(stop - start <= field.room for start, stop in sentence.windows)
+        (learned,) = field.read([row(["g" * 400] * 7)]).ids
+        assert 1 <= len(learned.starts) < 7
+        assert len(learned.ids) <= limit
+
+
+def test_what_is_answered_keeps_every_word_and_what_is_learned_from_those_that_fit(tokenizer: TextTokenizer) -> None:
+    field, words = words_field(tokenizer, 12), ["one", "thousandseven", "two"] * 9
+    (whole,), (learned,) = field.items([row(words)]).ids, field.read([row(words)]).ids
+    own = pieces(tokenizer, words)
+    assert list(whole.ids) == [2, *(token for piece in own for token in piece), 3]
+    assert len(whole.starts) == 27 > len(learned.starts)
+    assert list(whole.ids[: len(learned.ids) - 1]) == list(learned.ids[:-1])
+    assert whole.windows
+    assert not learned.windows
+    assert field.items([row(["one"])]).ids == field.read([row(["one"])]).ids
 
 
 @pytest.mark.parametrize(

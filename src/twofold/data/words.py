@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from reprlib import repr as shown
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,11 +18,17 @@ from twofold.data.conll import check_tree
 from twofold.data.fields import SOURCE, TextField, TooLongError
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids
+from twofold.data.windows import Span, make_windows, window_spans
 from twofold.errors import TwofoldError
-from twofold.types import Batch, Classes, Target
+from twofold.types import Batch, Classes, Target, Windows
 
 STARTS = "starts"
 """The cache's column of where words begin."""
+TREE_MEMORY = 1 << 30
+"""Bytes that finding the tree of one sentence may take at most."""
+PAIR_BYTES = 80
+"""What it takes for every pair of words: their scores, and those of what the words are merged into."""
+MOST_TREE_WORDS = math.isqrt(TREE_MEMORY // PAIR_BYTES)
 UNSEEN = -1
 """In the place of a name that was not seen in training, and of a head that a long sentence lost with its end."""
 
@@ -31,11 +39,18 @@ class Words(NamedTuple):
     ids: Ids
     starts: Ids
     """Where the first piece of each word stands, which speaks for the word."""
+    windows: tuple[Span, ...] = ()
+    """Of a sentence that is longer than a model may read at once, the windows in which it is read."""
+    cut_words: int = 0
+    """How many words lost a part."""
 
 
 @dataclass(frozen=True)
 class WordsField(TextField):
     """Reads a column of words: a list, or a text that is cut at its blanks."""
+
+    most_words: int | None = None
+    """The most words of a sentence where every word must get its answer, if there is such a limit."""
 
     def settings(self) -> list[Any]:
         frame = [self.frame.before, self.frame.after]
@@ -45,38 +60,77 @@ class WordsField(TextField):
         """The words of a row, of which none is empty."""
         return words_in(row, self.column)
 
+    @property
+    def room(self) -> int:
+        """The most tokens of a sentence without its frame."""
+        return self.limit - len(self.frame)
+
+    @property
+    def word_room(self) -> int:
+        """How many tokens stay of a word that has more than a sentence may have: its neighbours must be seen too."""
+        return max(1, self.room // 2)
+
     def read(self, rows: Sequence[Row]) -> Encoded:
-        """The `Words` of each row; a sentence that is too long ends with the last word that fits."""
+        """The `Words` of each row as they are learned from; one that is too long ends with the last word that fits."""
+        sentences, cut = [], 0
+        for row, pieces in zip(rows, self._pieces(rows), strict=True):
+            fitting = self._fitted(pieces, row)
+            sizes = np.cumsum([len(word) for word in fitting])
+            kept = int(np.searchsorted(sizes, self.room, side="right"))
+            sentence = self._sentence(fitting[:kept], pieces[:kept])
+            cut += kept < len(pieces) or sentence.cut_words > 0
+            sentences.append(sentence)
+        return Encoded(sentences, cut)
+
+    def items(self, rows: Sequence[Row]) -> Encoded:
+        """The same with every word, because every word must get its answer: what is too long is read in windows."""
+        sentences, cut = [], 0
+        for row, pieces in zip(rows, self._pieces(rows), strict=True):
+            if self.most_words is not None and len(pieces) > self.most_words:
+                raise TooLongError(
+                    f"{row.place}: {len(pieces):,} words; a tree takes memory for every pair of words, and of "
+                    f"{self.most_words:,} words {TREE_MEMORY >> 30} GiB, which is the most; cut the sentence in two"
+                )
+            fitting = self._fitted(pieces, row)
+            sentence = self._sentence(fitting, pieces)
+            if len(sentence.ids) > self.limit:
+                spans = window_spans([len(word) for word in fitting], self.room)
+                sentence = sentence._replace(windows=tuple(spans))
+            cut += bool(sentence.windows or sentence.cut_words)
+            sentences.append(sentence)
+        return Encoded(sentences, cut)
+
+    def _pieces(self, rows: Sequence[Row]) -> Iterator[list[Ids]]:
+        """For each row the tokens of each word."""
         sentences = [self.words(row) for row in rows]
         # Before all but the first word stands a blank: some tokenizers cut words inside a sentence in another way.
         spaced = [f" {word}" if number else word for words in sentences for number, word in enumerate(words)]
         flat = iter(self.tokenizer.encode(spaced))
-        found, cut = [], 0
-        for row, words in zip(rows, sentences, strict=True):
-            ids, starts = list(self.frame.before), []
-            last = self.limit - len(self.frame.after)
-            room = last - len(ids)
-            pieces = [next(flat) or [self.tokenizer.unknown] for _ in words]
-            for own in pieces:
-                if len(ids) + len(own) > last:
-                    break
-                starts.append(len(ids))
-                ids += own
-            if len(starts) < len(words):
-                size, word = max(zip(map(len, pieces), words, strict=True), key=lambda both: both[0])
-                if size > room:
-                    raise TwofoldError(
-                        f"{row.place}: the word {shown(word)} has {size} tokens, and {room} are the most "
-                        "of a whole sentence; shorten it or raise data.max_source"
-                    )
-                if self.too_long == "refuse":
-                    raise TooLongError(
-                        f"{row.place}: {sum(map(len, pieces))} tokens, the limit is {room}; cut the sentence in two, "
-                        "or train with a higher data.max_source"
-                    )
-                cut += 1
-            found.append(Words([*ids, *self.frame.after], starts))
-        return Encoded(found, cut)
+        return ([next(flat) or [self.tokenizer.unknown] for _ in words] for words in sentences)
+
+    def _fitted(self, pieces: Sequence[Ids], row: Row) -> list[Ids]:
+        """The same words, of which none is longer than a sentence may be."""
+        if self.too_long == "refuse" and sum(map(len, pieces)) > self.room:
+            raise self._too_long(pieces, row)
+        return [word if len(word) <= self.room else word[: self.word_room] for word in pieces]
+
+    def _too_long(self, pieces: Sequence[Ids], row: Row) -> TooLongError:
+        sizes = [len(word) for word in pieces]
+        word, otherwise = int(np.argmax(sizes)), "or train with a higher data.max_source or with data.too_long=cut"
+        if sizes[word] > self.room:
+            return TooLongError(
+                f"{row.place}: the word {shown(self.words(row)[word])} has {sizes[word]} tokens, and {self.room} are "
+                f"the most of a whole sentence; shorten it, {otherwise}"
+            )
+        return TooLongError(
+            f"{row.place}: {sum(sizes)} tokens, the limit is {self.room}; cut the sentence in two, {otherwise}"
+        )
+
+    def _sentence(self, fitting: Sequence[Ids], pieces: Sequence[Ids]) -> Words:
+        before, after = self.frame.before, self.frame.after
+        starts = len(before) + np.cumsum([0, *map(len, fitting)])[:-1]
+        cut = sum(len(short) < len(word) for short, word in zip(fitting, pieces, strict=True))
+        return Words([*before, *chain(*fitting), *after], starts.tolist(), cut_words=cut)
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         found = self.read(rows)
@@ -85,10 +139,6 @@ class WordsField(TextField):
     def columns(self) -> dict[str, Field]:
         return {SOURCE: self, STARTS: StartsField(self)}
 
-    def items(self, rows: Sequence[Row]) -> Encoded:
-        """Every word must get its answer, so a sentence that is too long is an error."""
-        return replace(self, too_long="refuse").read(rows)
-
     def cached(self, cache: Cache, row: int) -> Words:
         return Words(cache.columns[SOURCE].row(row), cache.columns[STARTS].row(row))
 
@@ -96,9 +146,15 @@ class WordsField(TextField):
         return len(item.ids)
 
     def batch(self, items: Sequence[Words], progress: float = 0.0) -> Batch:
-        return replace(
-            super().batch([one.ids for one in items], progress), words=padded([one.starts for one in items], -1)
-        )
+        batch = super().batch([sentence.ids for sentence in items], progress)
+        windows = self._windows(items) if any(sentence.windows for sentence in items) else None
+        return replace(batch, words=padded([sentence.starts for sentence in items], -1), windows=windows)
+
+    def _windows(self, items: Sequence[Words]) -> Windows:
+        """Those of long sentences, and one for each of the others."""
+        before, after = len(self.frame.before), len(self.frame.after)
+        rows = [(len(item.ids), item.windows or [(0, len(item.ids) - before - after)]) for item in items]
+        return make_windows(rows, before, after)
 
     def taken(self, row: Row) -> list[str]:
         return self.words(row)
@@ -147,9 +203,11 @@ class TagsField:
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         kept = self.words.read(rows).ids
-        return Encoded(
-            [numbers_of(self.gold(row)[: len(one.starts)], self.classes) for row, one in zip(rows, kept, strict=True)]
-        )
+        return Encoded([self.numbers(row)[: len(sentence.starts)] for row, sentence in zip(rows, kept, strict=True)])
+
+    def numbers(self, row: Row) -> list[int]:
+        """The number of every word's tag."""
+        return numbers_of(self.gold(row), self.classes)
 
     def target(self, rows: Sequence[Ids]) -> Target:
         tags = padded(rows, UNSEEN)
@@ -190,14 +248,15 @@ class TreeField:
         return numbers, relations
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        found = []
-        for row, one in zip(rows, self.words.read(rows).ids, strict=True):
-            heads, relations = self.gold(row)
-            kept = len(one.starts)
-            numbers = numbers_of(relations[:kept], self.classes)
-            heads = [head if head <= kept else UNSEEN for head in heads[:kept]]
-            found.append([value for pair in zip(heads, numbers, strict=True) for value in pair])
-        return Encoded(found)
+        kept = self.words.read(rows).ids
+        return Encoded([self.numbers(row, len(sentence.starts)) for row, sentence in zip(rows, kept, strict=True)])
+
+    def numbers(self, row: Row, kept: int | None = None) -> list[int]:
+        """The head of every word and the number of its relation, by turns, of so many words or of all."""
+        heads, relations = self.gold(row)
+        kept = len(heads) if kept is None else kept
+        heads = [head if head <= kept else UNSEEN for head in heads[:kept]]
+        return [value for pair in zip(heads, numbers_of(relations[:kept], self.classes), strict=True) for value in pair]
 
     def target(self, rows: Sequence[Ids]) -> Target:
         """(rows, words, 2): the head and the number of the relation."""

@@ -11,7 +11,7 @@ from twofold.data.labels import LabelField
 from twofold.data.pairs import ApartField, PairField
 from twofold.data.picture_fields import CaptionField, MaskField, PictureField
 from twofold.data.tokenizer import Frame, TextTokenizer
-from twofold.data.words import TagsField, TreeField, WordsField
+from twofold.data.words import MOST_TREE_WORDS, TagsField, TreeField, WordsField
 from twofold.errors import TwofoldError
 from twofold.model.config import OF_WORDS, STRANGER, TOLD, ModelConfig
 from twofold.types import Classes, EncoderConfig, Numbers
@@ -48,8 +48,9 @@ def _text_field(config: ModelConfig, tokenizer: TextTokenizer) -> SourceField:
         _check_room(config.max_source, len(pair.frame) + len(pair.frame.between), 2)
         return pair
     _check_room(config.max_source, len(frame), 1)
-    if any(slot.part.writes in OF_WORDS for slot in config.decoders.values()):
-        return WordsField(config.source, *how, frame)
+    written = {slot.part.writes for slot in config.decoders.values()}
+    if not written.isdisjoint(OF_WORDS):
+        return WordsField(config.source, *how, frame, most_words=MOST_TREE_WORDS if "tree" in written else None)
     return TextField(config.source, *how, frame, tail)
 
 

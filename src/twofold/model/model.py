@@ -23,6 +23,7 @@ from twofold.errors import TwofoldError, did_you_mean
 from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.layers.ranking import side_by_side
+from twofold.layers.windows import read_windows
 from twofold.model import saved
 from twofold.model.config import ModelConfig
 from twofold.model.fields import corruption_of, source_field, target_field
@@ -301,6 +302,8 @@ class Model(Learner):
         """What the encoder reads, with the places of words and of two texts in it."""
         if batch.second is not None:
             return side_by_side(self.encoder(batch), self.encoder(batch.second))
+        if batch.windows is not None:
+            return replace(read_windows(self.encoder, batch, batch.windows, PREDICT_TOKENS), words=batch.words)
         return replace(self.encoder(batch), words=batch.words, segments=batch.segments)
 
     @torch.no_grad()

@@ -17,7 +17,7 @@ from twofold.data.files import Row
 from twofold.data.labels import LabelField
 from twofold.data.picture_fields import CaptionField, MaskField, PictureField, Seen
 from twofold.data.picture_rows import captions_target, masks_target
-from twofold.data.words import TagsField, TreeField
+from twofold.data.words import TagsField, TreeField, Words, WordsField
 from twofold.errors import did_you_mean
 from twofold.results import Chosen, Mask, Painted, Parsed, Prediction, Tagged, Tree, Weighed, Written
 from twofold.types import Batch, Classes, Numbers, Target, Vocabulary
@@ -75,6 +75,35 @@ class TextSource:
 
     def batch(self, items: Sequence[Any]) -> Batch:
         return self.field.batch(items)
+
+
+@dataclass(frozen=True)
+class WordsSource(TextSource):
+    """Sentences as words, each of which gets its answer."""
+
+    field: WordsField
+
+    def read(self, rows: Sequence[Row]) -> list[Words]:
+        """What is too long is said in one line, and read in windows, or refused as the recipe said."""
+        sentences: list[Words] = self.field.items(rows).ids
+        self._say_long(sentences)
+        return sentences
+
+    def _say_long(self, sentences: Sequence[Words]) -> None:
+        windowed = sum(bool(sentence.windows) for sentence in sentences)
+        cut, said = sum(sentence.cut_words for sentence in sentences), []
+        if windowed:
+            are = "is" if windowed == 1 else "are"
+            said.append(
+                f"{windowed:,} of {len(sentences):,} sentences {are} longer than {self.field.limit} tokens and {are} "
+                "read in overlapping windows"
+            )
+        if cut:
+            which = "1 word is" if cut == 1 else f"{cut:,} words are"
+            said.append(f"{which} longer than a whole sentence may be and cut to {self.field.word_room} tokens")
+        if said:
+            # Whoever asked, the place is the same, so that it is said once where several metrics read the rows.
+            warnings.warn("; ".join(said), stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -207,7 +236,7 @@ class TagsOutput(ColumnOutput):
 
     def read(self, rows: Sequence[Row]) -> Sequence[Any]:
         _say_unseen(rows, self.field.gold, self.writes)
-        return super().read(rows)
+        return [self.field.numbers(row) for row in rows]
 
     def answer(self, given: Any, item: Any, made: Chosen) -> Prediction:
         tags = tuple(self.field.classes.names[one] for one in made.tags)
@@ -232,7 +261,7 @@ class TreeOutput(ColumnOutput):
             return [one for one in self.field.gold(row)[1] if universal(one) not in known]
 
         _say_unseen(rows, new, self.writes)
-        return super().read(rows)
+        return [self.field.numbers(row) for row in rows]
 
     def answer(self, given: Any, item: Any, made: Parsed) -> Prediction:
         relations = tuple(self.field.classes.names[one] for one in made.relations)
@@ -277,7 +306,13 @@ def _words(given: Any) -> tuple[str, ...]:
 
 def source_of(field: SourceField | PictureField) -> Source:
     """How a model reads that column."""
-    return PictureSource(field) if isinstance(field, PictureField) else TextSource(field)
+    match field:
+        case PictureField():
+            return PictureSource(field)
+        case WordsField():
+            return WordsSource(field)
+        case _:
+            return TextSource(field)
 
 
 def output_of(field: Any) -> Output:
