@@ -121,6 +121,24 @@ def test_a_decoder_with_attention_shows_where_it_looked(tmp_path: Path, tokenize
     assert (tmp_path / "a.png").exists()
 
 
+@pytest.mark.parametrize("kind", ["attention_rnn", "transformer"])
+def test_the_tokens_that_were_generated_are_drawn_and_not_others_of_the_same_text(
+    tmp_path: Path, tokenizer: TextTokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small_model(tokenizer, encoder("rnn"), decoder(kind), seed=3).eval()
+    (found,) = model.predict("two hundred", GenerateOptions(sample=True, temperature=3.0, max_length=12))
+    assert found.tokens is not None
+    assert tokenizer.decode(found.tokens) == found.output
+    assert tokenizer.encode([found.output])[0] != list(found.tokens)  # else this would show nothing
+    drawn: list[Looked] = []
+    monkeypatch.setattr("twofold.plot.draw_attention", lambda looked, path: drawn.append(looked))
+    draw(model, [found], tmp_path / "a.png")
+    assert drawn[0].written == [*tokenizer.pieces(found.tokens), "</s>"]
+    assert drawn[0].weights.shape[0] == len(found.tokens) + 1
+    text = model.attention("two hundred", found.output)
+    assert text.written == [*tokenizer.pieces(tokenizer.encode([found.output])[0]), "</s>"]
+
+
 def test_an_output_of_no_words_can_be_shown(tokenizer: TextTokenizer) -> None:
     shown = small_model(tokenizer, encoder("rnn"), decoder("attention_rnn")).attention("two hundred", "")
     assert shown.written == ["</s>"]

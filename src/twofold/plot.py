@@ -48,7 +48,9 @@ def draw(
     if isinstance(prediction.output, Mask):
         draw_mask(_picture(prediction.input), prediction.output, path)
         return
-    looked = model.attention(prediction.input, prediction.output, decoder, prefix)
+    # Its text, tokenized anew, may have other tokens than were generated.
+    written = prediction.output if prediction.tokens is None else prediction.tokens
+    looked = model.attention(prediction.input, written, decoder, prefix)
     if looked.weights.ndim == 3:
         assert model.config.picture is not None
         image = _picture(prediction.input)

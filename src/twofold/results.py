@@ -18,6 +18,8 @@ class Hypothesis:
     """Without the start and the end symbol."""
     score: float
     """The model's log-probability of these tokens, the end symbol included where it was written."""
+    normalized_score: float
+    """The same / length^penalty, by which hypotheses are ordered; the end symbol counts where it was written."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Prediction:
     score: float
     alternatives: tuple[tuple[str, float], ...] = ()
     """Further outputs with their scores, best first, where more than one was asked for."""
+    normalized_scores: tuple[float, ...] = ()
+    """Of a text that was generated, and then of each alternative, the score by which they are ordered:
+    log-probability / length^penalty."""
+    tokens: tuple[int, ...] | None = field(default=None, repr=False)
+    """Of a text that was generated, the tokens of it, without the end symbol and without what it was begun with."""
 
 
 @dataclass(frozen=True)

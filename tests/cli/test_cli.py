@@ -92,7 +92,7 @@ def test_predict_prints_an_output_and_a_score_for_each_input(folder: Path) -> No
     content = answer("predict", folder / "run", "one", "칠만 삼백", "one")
     assert [one["input"] for one in content["predictions"]] == ["one", "칠만 삼백", "one"]
     for one in content["predictions"]:
-        assert set(one) == {"input", "output", "score"}
+        assert set(one) == {"input", "output", "score", "normalized_score"}
         assert isinstance(one["output"], str)
         assert one["score"] < 0
     assert content["predictions"][0] == content["predictions"][2]
@@ -113,11 +113,15 @@ def test_the_model_may_be_the_current_folder(folder: Path, monkeypatch: pytest.M
 def test_predict_gives_several_outputs_where_asked(folder: Path) -> None:
     (one,) = answer("predict", folder / "run", "one", "--beam", "4", "--n-best", "3")["predictions"]
     assert len(one["alternatives"]) == 2
-    assert all(set(other) == {"output", "score"} for other in one["alternatives"])
-    shown = done("predict", folder / "run", "one", "--beam", "4", "--n-best", "3").splitlines()
-    assert [line.split(maxsplit=1)[0] for line in shown] == [
-        f"{score:.3f}" for score in (one["score"], *(other["score"] for other in one["alternatives"]))
+    assert all(set(other) == {"output", "score", "normalized_score"} for other in one["alternatives"])
+    normalized = [one["normalized_score"], *(other["normalized_score"] for other in one["alternatives"])]
+    assert normalized == sorted(normalized, reverse=True)
+    header, *shown = done("predict", folder / "run", "one", "--beam", "4", "--n-best", "3").splitlines()
+    assert header.split() == ["normalized", "log-prob", "output"]
+    assert [line.split(maxsplit=2)[:2] for line in shown] == [
+        [f"{output['normalized_score']:.3f}", f"{output['score']:.3f}"] for output in (one, *one["alternatives"])
     ]
+    assert len({line.index(" -", 9) for line in shown}) == 1  # the columns are aligned
 
 
 def test_sampling_follows_its_seed(folder: Path) -> None:

@@ -149,13 +149,25 @@ def test_hypotheses_of_a_beam_are_sorted_and_distinct(kind: str) -> None:
         assert len({hypothesis.tokens for hypothesis in written.hypotheses}) == 6
 
 
+@each
+@pytest.mark.parametrize("penalty", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("settings", [{}, {"beam": 6, "n_best": 6}, {"sample": True}], ids=str)
+def test_hypotheses_are_ordered_by_the_normalized_score(kind: str, penalty: float, settings: dict[str, Any]) -> None:
+    for written in run(make_writer(kind), some_hidden(), length_penalty=penalty, **settings):
+        normalized = [hypothesis.normalized_score for hypothesis in written.hypotheses]
+        assert normalized == sorted(normalized, reverse=True)
+        for hypothesis in written.hypotheses:
+            scored = min(len(hypothesis.tokens) + 1, VOCABULARY.limit)  # at the limit no end symbol follows
+            assert hypothesis.normalized_score == pytest.approx(hypothesis.score / scored**penalty)
+
+
 def everything(writer: TextDecoder, hidden: Hidden) -> list[Hypothesis]:
     """All that can be written over the tiny vocabulary, with the model's own scores."""
     lines = [line for length in range(TINY.limit + 1) for line in product(range(4, TINY.size), repeat=length)]
     tokens = torch.tensor([(START, *line, END, *[PAD] * (TINY.limit - len(line))) for line in lines])
     mask = (tokens != PAD) & (torch.arange(TINY.limit + 2) <= TINY.limit)  # at the limit no end symbol follows
     scores = writer.log_probability(hidden.select(torch.zeros(len(lines), dtype=torch.long)), Target(tokens, mask))
-    return [Hypothesis(line, score) for line, score in zip(lines, scores.tolist(), strict=True)]
+    return [Hypothesis(line, score, score) for line, score in zip(lines, scores.tolist(), strict=True)]
 
 
 def ranked(hypotheses: list[Hypothesis], penalty: float) -> list[tuple[int, ...]]:

@@ -7,6 +7,7 @@ import functools
 import gzip
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +131,24 @@ def predict(
     if as_json:
         print_json({"predictions": found})
         return
-    named = bool(loaded.config.picture) and len(found) > 1
+    for line in _lines(found, bool(loaded.config.picture) and len(found) > 1):
+        click.echo(line)
+
+
+def _lines(found: list[dict[str, Any]], named: bool) -> Iterator[str]:
+    """A line for each output; in lists of texts the score that orders them stands before the log-probability."""
+    listed = any("alternatives" in one and "normalized_score" in one for one in found)
+    if listed:
+        yield f"{'normalized':>10}  {'log-prob':>8}  output"
     for one in found:
-        click.echo(f"{one['score']:8.3f}  {_shown(one, named)}")
+        yield f"{_scores(one, listed)}  {_shown(one, named)}"
         for other in one.get("alternatives", ())[:SHOWN]:
-            click.echo(f"{other['score']:8.3f}    {other['output']}")
+            yield f"{_scores(other, listed)}    {other['output']}"
+
+
+def _scores(plain: dict[str, Any], listed: bool) -> str:
+    normalized = f"{plain['normalized_score']:10.3f}  " if listed else ""
+    return f"{normalized}{plain['score']:8.3f}"
 
 
 def _add_to(start: int, progress: Any, number: int) -> None:
@@ -217,6 +231,9 @@ def _plain(prediction: Any) -> dict[str, Any]:
     }
     if prediction.alternatives:
         plain["alternatives"] = [{"output": output, "score": score} for output, score in prediction.alternatives]
+    outputs = [plain, *plain.get("alternatives", ())]
+    for output, score in zip(outputs, prediction.normalized_scores, strict=False):  # of a text, or there are none
+        output["normalized_score"] = score
     return plain
 
 

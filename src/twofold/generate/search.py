@@ -58,13 +58,17 @@ def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Writ
     if options.beam > 1:
         return beam(writer, hidden, options)
     tokens: list[list[int]] = [[] for _ in range(len(hidden.mask))]
-    scores = [0.0] * len(tokens)
+    scores, lengths = [0.0] * len(tokens), [0] * len(tokens)
     for chosen in walk(writer, hidden, options):
         for item in chosen:
             scores[item.row] += item.score
+            lengths[item.row] += 1
             if item.token != writer.vocabulary.end:
                 tokens[item.row].append(item.token)
-    return [Written((Hypothesis(tuple(row), score),)) for row, score in zip(tokens, scores, strict=True)]
+    return [
+        Written((Hypothesis(tuple(row), score, _normalized(score, length, options)),))
+        for row, score, length in zip(tokens, scores, lengths, strict=True)
+    ]
 
 
 def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[list[Next]]:
@@ -98,22 +102,17 @@ class _Sentence:
     """The beam of one row: hypotheses that go on, and those that have ended."""
 
     row: int
-    longest: int
     ended: list[Hypothesis]
 
     def best(self, options: GenerateOptions) -> list[Hypothesis]:
-        return sorted(self.ended, key=lambda one: -self.rank(one, options))[: options.beam]
-
-    def rank(self, one: Hypothesis, options: GenerateOptions) -> float:
-        # The end symbol counts as well, unless the limit came before it.
-        return _rank(one.score, min(len(one.tokens) + 1, self.longest), options)
+        return sorted(self.ended, key=lambda one: -one.normalized_score)[: options.beam]
 
 
 def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Written]:
     """The best of `options.beam` hypotheses that are carried along; finished rows leave the batch."""
     vocabulary, device, size = writer.vocabulary, hidden.mask.device, options.beam
     longest = _longest(options, vocabulary)
-    alive = [_Sentence(row, longest, []) for row in range(len(hidden.mask))]
+    alive = [_Sentence(row, []) for row in range(len(hidden.mask))]
     results: list[Written] = [Written(())] * len(alive)
     # All rows start with one hypothesis; its copies count as impossible until it has branched.
     copies = torch.arange(len(alive), device=device).repeat_interleave(size)
@@ -139,7 +138,9 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Writt
                 if token != vocabulary.end:
                     branches.append((parent, token, value))
                 elif rank < size and value > -math.inf:
-                    sentence.ended.append(Hypothesis(tuple(written[parent]), value))
+                    # The end symbol counts as well, unless the limit came before it.
+                    normalized = _normalized(value, length, options)
+                    sentence.ended.append(Hypothesis(tuple(written[parent]), value, normalized))
             branches = branches[:size]
             if _is_done(sentence, branches, length, options):
                 results[sentence.row] = Written(tuple(sentence.best(options)[: options.n_best]))
@@ -147,7 +148,7 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Writt
             if length == longest:
                 # The limit, not the model, ends these: they count without an end symbol.
                 sentence.ended += [
-                    Hypothesis((*written[parent], token), value)
+                    Hypothesis((*written[parent], token), value, _normalized(value, length, options))
                     for parent, token, value in branches
                     if value > -math.inf
                 ]
@@ -173,10 +174,10 @@ def _is_done(
     best = sentence.best(options)
     if len(best) < options.beam:
         return not branches
-    return not branches or _rank(branches[0][2], length, options) <= sentence.rank(best[-1], options)
+    return not branches or _normalized(branches[0][2], length, options) <= best[-1].normalized_score
 
 
-def _rank(score: float, length: int, options: GenerateOptions) -> float:
+def _normalized(score: float, length: int, options: GenerateOptions) -> float:
     return score / math.pow(length, options.length_penalty)
 
 

@@ -260,16 +260,27 @@ class Model(Learner):
                 shown = now
 
     @torch.no_grad()
-    def attention(self, given: Input, output: str, decoder: str | None = None, prefix: str | None = None) -> Looked:
-        """Where the decoder looks at a text or a picture as it writes `output`, of which `prefix` was given."""
+    def attention(
+        self,
+        given: Input,
+        output: str | Sequence[int],
+        decoder: str | None = None,
+        prefix: str | None = None,
+    ) -> Looked:
+        """Where the decoder looks at a text or a picture as it writes `output`.
+
+        output: the tokens of a prediction, or any text, which is tokenized and of which `prefix` was given
+        """
         part, field = self._text_decoder(decoder)
         name = self.decoder_name(decoder)
         if not part.attends:
             kind = kind_of(self.config.decoders[name].part)
             raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
         items = self._reads.read(self._rows([given], prefix))
-        begun = field.decode(items[0].prefix) if prefix else ""
-        written = field.tokenizer.encode([output.removeprefix(begun)])[0][: field.limit]
+        if isinstance(output, str):
+            begun = field.decode(items[0].prefix) if prefix else ""
+            output = field.tokenizer.encode([output.removeprefix(begun)])[0]
+        written = output[: field.limit]
         target = make_target([written], field.vocabulary).to(self.device)
         with Evaluating(self):
             hidden = self._encode(self._reads.batch(items).to(self.device))

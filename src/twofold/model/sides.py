@@ -149,7 +149,8 @@ class TextOutput(ColumnOutput):
     def answer(self, given: Any, item: Any, made: Written) -> Prediction:
         before = item.prefix if isinstance(item, Seen) else ()  # a caption that was begun is shown whole
         best, *others = [(self.field.decode([*before, *one.tokens]), one.score) for one in made.hypotheses]
-        return Prediction(given, *best, tuple(others))
+        normalized = tuple(hypothesis.normalized_score for hypothesis in made.hypotheses)
+        return Prediction(given, *best, tuple(others), normalized, made.hypotheses[0].tokens)
 
 
 @dataclass(frozen=True)
