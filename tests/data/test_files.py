@@ -171,8 +171,8 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     [
         ({"source": "a", "x": "b"}, "no 'target' here; this row has source, x"),
         ({"target": None}, "'target' is null; fill it or remove the row"),
-        ({"target": 3}, "'target' is neither a text nor a list of texts"),
-        ({"target": ["a", 3]}, "'target' is neither a text nor a list of texts"),
+        ({"target": 3}, "'target' is neither a text nor a list of texts, but 3"),
+        ({"target": ["a", 3]}, "'target' is neither a text nor a list of texts, but ['a', 3]"),
         ({"target": " \t"}, "'target' is empty; fill it or remove the row"),
         ({"target": []}, "'target' is empty; fill it or remove the row"),
         ({"target": ["", " "]}, "'target' is empty; fill it or remove the row"),

@@ -283,14 +283,28 @@ def test_two_texts_that_are_read_apart_have_no_first_token() -> None:
         Recipe.of(recipe("none", data, {**writes, "reduction": "first"}))
 
 
-def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_path: Path) -> None:
+def test_a_long_sentence_that_is_held_out_is_judged_in_windows(tmp_path: Path) -> None:
     make, data, writes, _ = TASKS["tags"]
     rows = rows_of(make, 20, 1)
-    rows[7] = {"words": rows[7]["words"] * 9, "tags": rows[7]["tags"] * 9}
+    rows[7] = {"words": [*rows[7]["words"] * 9, "old" * 60], "tags": [*rows[7]["tags"] * 9, "low"]}
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with (
         pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),
-        pytest.raises(TwofoldError, match=rf"^{path}:8: \d+ tokens, the limit is 23; cut the sentence in two"),
+        pytest.warns(
+            UserWarning, match="1 of 19 sentences is longer than 24 tokens and is read in .*; 1 word is longer"
+        ),
+    ):
+        train(Recipe.of(recipe(path, {**data, "held_out": 19}, writes, max_steps=2)), tmp_path / "run")
+
+
+def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_path: Path) -> None:
+    _, data, writes, _ = TASKS["tree"]
+    long = {"words": ["old"] * 4000, "heads": list(range(4000)), "relations": ["root", *["low"] * 3999]}
+    rows = rows_of(chained, 20, 1)
+    path = write_jsonl(tmp_path / "rows.jsonl", [*rows[:7], long, *rows[8:]])
+    with (
+        pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),
+        pytest.raises(TwofoldError, match=rf"^{path}:8: 4,000 words; a tree takes memory for every pair of words"),
     ):
         train(Recipe.of(recipe(path, {**data, "held_out": 19}, writes, max_steps=2)), tmp_path / "run")
     assert not (tmp_path / "run" / "log.jsonl").exists()

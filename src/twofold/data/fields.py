@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
@@ -71,6 +72,11 @@ class TargetField(Field, Protocol):
         ...
 
 
+def is_readable(text: str) -> bool:
+    """Whether anything in a text is neither a blank nor a control or format character."""
+    return any(not letter.isspace() and unicodedata.category(letter) not in ("Cc", "Cf") for letter in text)
+
+
 @dataclass(frozen=True)
 class TextField:
     """Reads one column."""
@@ -118,7 +124,7 @@ class TextField:
                         "shorten it, raise the limit, or set data.too_long=cut"
                     )
                 joined, cut = joined[-limit:] if self.keep_tail else joined[:limit], cut + 1
-            if not joined:
+            if not joined or not any(map(is_readable, row_turns)):
                 raise TwofoldError(f"{row.place}: '{self.column}' has nothing to read but blanks or control characters")
             ids.append([*self.frame.before, *joined, *self.frame.after])
         return Encoded(ids, cut)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from reprlib import repr as shown
 from typing import IO, Any
 
 from twofold.errors import TwofoldError
@@ -45,7 +46,8 @@ class Row:
             raise TwofoldError(f"{self.place}: '{column}' is null; fill it or remove the row")
         turns: list[str] = value if isinstance(value, list) else [value]
         if not all(isinstance(turn, str) for turn in turns):
-            raise TwofoldError(f"{self.place}: '{column}' is neither a text nor a list of texts")
+            given = " ".join(shown(value).split())  # an array is shown in several lines
+            raise TwofoldError(f"{self.place}: '{column}' is neither a text nor a list of texts, but {given}")
         try:
             "".join(turns).encode()
         except UnicodeEncodeError:

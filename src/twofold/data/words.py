@@ -271,7 +271,8 @@ def words_in(row: Row, column: str) -> list[str]:
     found = given.split() if isinstance(given, str) else list(given) if isinstance(given, tuple) else given
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         if column in row.values:
-            raise TwofoldError(f"{row.place}: '{column}' is {shown(given)}; give a text, or a list of words")
+            wrong = " ".join(shown(given).split())  # an array is shown in several lines
+            raise TwofoldError(f"{row.place}: '{column}' is {wrong}; give a text, or a list of words")
         raise TwofoldError(f"{row.place}: no '{column}' here; this row has {', '.join(map(str, row.values))}")
     if not found:
         raise TwofoldError(f"{row.place}: '{column}' is empty; fill it or remove the sentence")

@@ -211,8 +211,8 @@ class Model(Learner):
         """
         shown = isinstance(self.source, PictureField)
         single = not isinstance(inputs, list | tuple) if shown else isinstance(inputs, str)
-        if not single and not isinstance(inputs, Sequence):
-            raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}")
+        if not single and (isinstance(inputs, bytes | bytearray) or not isinstance(inputs, Sequence)):
+            raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}; give a list")
         given: Sequence[Input] = [inputs] if single else inputs
         options = options or self.config.generate
         part, output = self.decoder(decoder), self._writes[self.decoder_name(decoder)]

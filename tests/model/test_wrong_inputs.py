@@ -1,0 +1,61 @@
+"""What is given to `predict` and cannot be read is one line that says which input it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import decoder, encoder, small_model
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.model import Model
+
+
+def model_of(writes: str, tokenizer: TextTokenizer) -> Model:
+    frame = writes in ("label", "tags")
+    return small_model(tokenizer, encoder("rnn" if not frame else "transformer"), decoder(writes), frame=frame)
+
+
+each = pytest.mark.parametrize("writes", ["attention_rnn", "label", "tags"])
+
+
+@each
+@pytest.mark.parametrize("given", [5, None, {"a": 1}, b"one", bytearray(b"one"), np.array(["one"]), {"one"}, 1.5])
+def test_what_is_no_input_and_no_list_is_named(tokenizer: TextTokenizer, writes: str, given: Any) -> None:
+    said = f"^predict takes one input or a list of them, not {type(given).__name__}; give a list$"
+    with pytest.raises(TwofoldError, match=said):
+        model_of(writes, tokenizer).predict(given)
+
+
+@each
+@pytest.mark.parametrize("wrong", [5, None, {"a": 1}, b"one", [["one"]], [1, 2], [], np.zeros((3, 2)), ["one", None]])
+def test_an_input_that_is_no_text_is_named_by_its_number(tokenizer: TextTokenizer, writes: str, wrong: Any) -> None:
+    with pytest.raises(TwofoldError, match=r"^input 2: 'source' is [^\n]+$"):
+        model_of(writes, tokenizer).predict(["one", wrong])
+
+
+def test_what_an_input_is_instead_of_a_text_is_shown(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(TwofoldError, match=r"^input 1: 'source' is neither a text nor a list of texts, but 5$"):
+        model_of("attention_rnn", tokenizer).predict([5])
+
+
+@each
+def test_no_inputs_give_no_predictions(tokenizer: TextTokenizer, writes: str) -> None:
+    assert model_of(writes, tokenizer).predict([]) == []
+    assert model_of(writes, tokenizer).predict(()) == []
+
+
+@pytest.mark.parametrize("writes", ["attention_rnn", "label"])
+@pytest.mark.parametrize("text", ["\x00\x01", "\x07 \x08", "\u200b", ["\x07", "\x08 "]])
+def test_a_text_of_control_characters_has_nothing_to_read(tokenizer: TextTokenizer, writes: str, text: Any) -> None:
+    with pytest.raises(TwofoldError, match=r"^input 1: 'source' has nothing to read but blanks or control characters$"):
+        model_of(writes, tokenizer).predict([text])
+
+
+@each
+@pytest.mark.parametrize("text", ["", "  ", "\t\n"])
+def test_an_empty_text_is_one_line(tokenizer: TextTokenizer, writes: str, text: str) -> None:
+    with pytest.raises(TwofoldError, match=r"^input 1: 'source' is empty; fill it or remove the (row|sentence)$"):
+        model_of(writes, tokenizer).predict(text)
