@@ -83,6 +83,14 @@ class Tree:
     relations: tuple[str, ...]
 
 
+def counts_of(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """(256,): how often each number from 0 to 255 occurs."""
+    counts = np.zeros(256, np.int64)
+    for row in numbers:  # bincount takes eight bytes for each of them
+        counts += np.bincount(row, minlength=256)
+    return counts
+
+
 @dataclass(frozen=True)
 class Mask:
     """A class for each pixel of a picture."""
@@ -94,7 +102,7 @@ class Mask:
 
     def shares(self) -> dict[str, float]:
         """For each class that occurs the share of the pixels that belong to it, largest first."""
-        counts = np.bincount(self.pixels.ravel(), minlength=len(self.names))
+        counts = counts_of(self.pixels)
         order = sorted(np.flatnonzero(counts), key=lambda number: -counts[number])
         return {self.names[number]: float(counts[number] / self.pixels.size) for number in order}
 

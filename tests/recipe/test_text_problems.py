@@ -286,7 +286,8 @@ def test_two_texts_that_are_read_apart_have_no_first_token() -> None:
 def test_a_long_sentence_that_is_held_out_is_judged_in_windows(tmp_path: Path) -> None:
     make, data, writes, _ = TASKS["tags"]
     rows = rows_of(make, 20, 1)
-    rows[7] = {"words": [*rows[7]["words"] * 9, "old" * 60], "tags": [*rows[7]["tags"] * 9, "low"]}
+    long = "".join(random.Random(1).choices("abcdegnrst", k=200))
+    rows[7] = {"words": [*rows[7]["words"] * 9, long], "tags": [*rows[7]["tags"] * 9, "low"]}
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with (
         pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),

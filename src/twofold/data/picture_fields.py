@@ -18,6 +18,7 @@ from twofold.data.picture_files import PictureError
 from twofold.data.pictures import Picture, Shown, as_picture
 from twofold.data.views import UNCOUNTED, PictureSettings, Size
 from twofold.errors import TwofoldError, listed
+from twofold.results import counts_of
 from twofold.types import Classes, Vocabulary
 
 PREDICT_PIXELS = 1 << 20
@@ -97,7 +98,7 @@ class PictureField:
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The height and width in which each picture is read; reading it whole shows whether it can be."""
-        return each_usable(rows, lambda row: list(self.view.see(self.picture(row).image()).shape[:2]), self.refuse)
+        return each_usable(rows, lambda row: list(self._read(self.picture(row)).shape[:2]), self.refuse)
 
     @property
     def refuse(self) -> bool:
@@ -126,7 +127,10 @@ class PictureField:
         return found
 
     def pixels(self, seen: Seen) -> NDArray[np.uint8]:
-        return self.view.see(seen.picture.image())
+        return self._read(seen.picture)
+
+    def _read(self, picture: Picture | Shown) -> NDArray[np.uint8]:
+        return self.view.see(picture.image(self.view.near))
 
     def groups(self, seen: Sequence[Seen]) -> Iterator[list[int]]:
         """Numbers of pictures that are read in one size, at most so many that they fill a batch."""
@@ -178,7 +182,7 @@ class MaskField:
     def classed(self, numbers: NDArray[np.uint8], place: str) -> NDArray[np.uint8]:
         """Classes from 0 of a mask's own numbers."""
         last = self.first + len(self.classes) - 1
-        found = np.flatnonzero(np.bincount(numbers.ravel(), minlength=256))
+        found = np.flatnonzero(counts_of(numbers))
         unknown = [int(one) for one in found if one != self.ignore and not self.first <= one <= last]
         if unknown:
             raise PictureError(

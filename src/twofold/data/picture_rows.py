@@ -52,7 +52,8 @@ class PictureRows:
         if not len(share):
             return None
         draws = [np.random.default_rng([self.seed, moment.epoch, int(row)]) for row in share]
-        seen = [self.source.view.see(self._picture(NAME, row).image()) for row in share]
+        view = self.source.view
+        seen = [view.see(self._picture(NAME, row).image(view.near)) for row in share]
         views = [self.augment.draw(_size(one), draw) for one, draw in zip(seen, draws, strict=True)]
         pixels = self.source.view.tensor([view.of(one) for view, one in zip(views, seen, strict=True)])
         prefixes: list[Sequence[int]] = [()] * len(share)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from twofold.data.files import Row, fingerprint, read_rows
 from twofold.data.picture_files import Files, PictureError, find_files, open_files
@@ -22,6 +23,11 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 50_000_000
 """Pixels of one picture at most."""
+PIXEL_BYTES = 16
+"""Bytes that one pixel takes at most while a picture is decoded: a WebP in its decoder, which keeps two frames, in what
+that hands over, and in the picture; other formats take half of that."""
+STRIP = 1 << 20
+"""Pixels that are brought to other colours at a time."""
 IMAGES, MASKS = "images", "masks"
 """The folders of pictures and of their masks where no table names them."""
 
@@ -43,9 +49,13 @@ class Picture:
     def place(self) -> str:
         return self.files.place(self.name)
 
-    def image(self) -> Image.Image:
-        """In red, green and blue, the right way up, what is transparent on white."""
-        return _in_colours(_opened(self.files.read(self.name), self.place), self.place)
+    def image(self, near: tuple[int, int] | None = None) -> Image.Image:
+        """In red, green and blue, the right way up, what is transparent on white.
+
+        near: a height and width; a JPEG that is far larger is read in a half, a quarter or an eighth of its own size,
+            which is never below these
+        """
+        return _finished(_opened(self.files.read(self.name), self.place), self.place, near)
 
     def numbers(self) -> NDArray[np.uint8]:
         """(height, width) of a picture with one number for each pixel, such as a mask."""
@@ -54,19 +64,13 @@ class Picture:
             raise PictureError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
         tile: Any = getattr(image, "tile", None)
         spread = _SPREAD.get(str(tile[0][3]), 1) if tile else 1
-        numbers: NDArray[np.uint8] = (np.asarray(_loaded(image, self.place)) // spread).astype(np.uint8)
-        return numbers
+        numbers = np.asarray(_upright(*_loaded(image, self.place)))
+        return numbers if numbers.dtype == np.uint8 and spread == 1 else (numbers // spread).astype(np.uint8)
 
     def size(self) -> tuple[int, int]:
         """Height and width, from the file's head."""
         image = _opened(self.files.read(self.name), self.place)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                turned = image.getexif().get(0x0112) in (5, 6, 7, 8)
-        except Exception as error:  # whatever stands in a file that is no honest picture
-            raise PictureError(f"{self.place}: not a whole picture ({error})") from None
-        return (image.width, image.height) if turned else (image.height, image.width)
+        return _upright_size(image, _orientation(image, self.place))
 
     def __str__(self) -> str:
         return self.place
@@ -80,26 +84,45 @@ class Shown:
     """A Pillow image, or an array of (height, width), grey, or (height, width, 3 or 4) bytes."""
     place: str = "picture"
 
-    def image(self) -> Image.Image:
-        if isinstance(self.pixels, Image.Image):
-            if not 0 < self.pixels.width * self.pixels.height <= MOST_PIXELS:
-                raise PictureError(
-                    f"{self.place}: {self.pixels.width} × {self.pixels.height} pixels; {MOST_PIXELS:,} at most"
-                )
-            return _in_colours(self.pixels, self.place)
-        array = np.asarray(self.pixels)
-        if array.dtype != np.uint8 or array.ndim not in (2, 3) or 0 in array.shape or array.shape[2:] not in _CHANNELS:
-            raise PictureError(
-                f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {array.dtype} of {array.shape}"
-            )
-        return Shown(Image.fromarray(array), self.place).image()
+    def image(self, near: tuple[int, int] | None = None) -> Image.Image:
+        """As of a `Picture`; it is decoded already, so there is nothing to gain from reading it smaller."""
+        return _finished(self._given(), self.place)
 
     def size(self) -> tuple[int, int]:
-        image = self.image()
-        return image.height, image.width
+        image = self._given()
+        return _upright_size(image, _orientation(image, self.place))
+
+    def _given(self) -> Image.Image:
+        """The picture as it was given."""
+        image = self.pixels
+        if not isinstance(image, Image.Image):
+            array = np.asarray(image)
+            if (
+                array.dtype != np.uint8
+                or array.ndim not in (2, 3)
+                or array.shape[2:] not in _CHANNELS
+                or not array.size
+            ):
+                raise PictureError(
+                    f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {array.dtype} of {array.shape}"
+                )
+            _check_pixels(array.shape[1], array.shape[0], self.place)
+            return Image.fromarray(array)
+        _check_pixels(image.width, image.height, self.place)
+        return image
 
 
 _CHANNELS = ((), (3,), (4,))
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes a picture upright, by its orientation in EXIF."""
 _SPREAD = {"L;2": 85, "L;4": 17}
 """What Pillow multiplies the numbers by of a grey picture with two or four bits for each."""
 
@@ -195,21 +218,77 @@ def _opened(content: bytes, place: str) -> Image.Image:
     return image
 
 
-def _loaded(image: Image.Image, place: str) -> Image.Image:
+def _check_pixels(width: int, height: int, place: str) -> None:
+    if not 0 < width * height <= MOST_PIXELS:
+        raise PictureError(f"{place}: {width} × {height} pixels; {MOST_PIXELS:,} at most")
+
+
+def _orientation(image: Image.Image, place: str) -> int:
+    """How a picture is to be turned, as EXIF counts it; 1 if it is upright."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            found = image.getexif().get(0x0112)
+    except Exception as error:  # whatever stands in a file that is no honest picture
+        raise PictureError(f"{place}: not a whole picture ({error})") from None
+    return found if found in _TURNS else 1
+
+
+def _upright_size(image: Image.Image, orientation: int) -> tuple[int, int]:
+    """Height and width."""
+    return (image.width, image.height) if orientation >= 5 else (image.height, image.width)
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    return image if orientation == 1 else image.transpose(_TURNS[orientation])
+
+
+def _loaded(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> tuple[Image.Image, int]:
+    """A decoded picture, and how it is to be turned."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if near is not None and image.format == "JPEG":
+                image.draft(None, near if _orientation(image, place) >= 5 else (near[1], near[0]))
             image.load()
-            return ImageOps.exif_transpose(image)
+    except PictureError:
+        raise
     except Exception as error:  # Pillow raises whatever the damage leads it to
         raise PictureError(f"{place}: not a whole picture ({error})") from None
+    orientation = _orientation(image, place)
+    return (image.copy() if image.format == "WEBP" else image), orientation  # its decoder keeps two more frames
 
 
-def _in_colours(image: Image.Image, place: str) -> Image.Image:
-    image = _loaded(image, place)
+def _finished(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> Image.Image:
+    """A picture in colours and upright; of each step only what the next one needs is kept."""
+    image, orientation = _loaded(image, place, near)
+    image = _in_colours(image)
+    return _upright(image, orientation)
+
+
+def _in_colours(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):  # grey in 16 bits
-        return Image.fromarray((np.asarray(image).clip(0, 65_535) / 257).astype(np.uint8)).convert("RGB")
+        return _by_strips(image, lambda strip: Image.fromarray(_eight_bits(np.asarray(strip))))
     if "A" in image.mode or "transparency" in image.info:
-        image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    return image.convert("RGB")
+        return _by_strips(image, _on_white)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _by_strips(image: Image.Image, change: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """The picture in red, green and blue after a change that takes several copies of what it changes."""
+    changed = Image.new("RGB", image.size)
+    wide = min(image.width, STRIP)
+    high = max(1, STRIP // wide)
+    for top, left in itertools.product(range(0, image.height, high), range(0, image.width, wide)):
+        box = (left, top, min(left + wide, image.width), min(top + high, image.height))
+        changed.paste(change(image.crop(box)).convert("RGB"), box)
+    return changed
+
+
+def _eight_bits(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return (values.clip(0, 65_535) / 257).astype(np.uint8)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

@@ -14,6 +14,8 @@ from torch import Tensor
 
 UNCOUNTED = 255
 """In a mask: a pixel that does not count."""
+GAP = 3
+"""How many times larger than what is read a picture may be reduced to, before it is brought to that size smoothly."""
 Size = tuple[int, int]
 """Height and width."""
 
@@ -53,12 +55,17 @@ class PictureSettings:
         top, left = (height - kept[0]) / 2, (width - kept[1]) / 2
         return left, top, left + kept[1], top + kept[0]
 
+    @property
+    def near(self) -> Size | None:
+        """The size below which a picture must not be reduced before it is brought to its own size, for that shows."""
+        return None if self.size is None else (GAP * self.size[0], GAP * self.size[1])
+
     def see(self, image: Image.Image) -> NDArray[np.uint8]:
         """(height, width, 3)"""
         size = (image.height, image.width)
         if self.fitted(size) != size:
             height, width = self.fitted(size)
-            image = image.resize((width, height), Image.Resampling.BILINEAR, self.box(size), reducing_gap=3.0)
+            image = image.resize((width, height), Image.Resampling.BILINEAR, self.box(size), reducing_gap=GAP)
         return np.asarray(image)
 
     def see_mask(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -74,7 +81,7 @@ class PictureSettings:
         """(pictures, 3, height, width), normalised; pictures of one size."""
         pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float()
         mean, deviation = (torch.tensor(one)[:, None, None] * 255 for one in (self.mean, self.deviation))
-        return (pixels - mean) / deviation
+        return pixels.sub_(mean).div_(deviation)  # in place: a large picture takes four bytes for each value
 
 
 @dataclass(frozen=True)
