@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from PIL import Image
 
-from tests.conftest import decoder, encoder, small_model, small_picture_model, some_mask, some_picture
+from tests.conftest import CLASSES, decoder, encoder, small_model, small_picture_model, some_mask, some_picture
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
@@ -291,3 +292,23 @@ def test_masks_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(TwofoldError, match="could not be written"):
         write_mask(Mask(some_mask() % 3, ("a", "b", "c")), 0, tmp_path / "file" / "b.png")
+
+
+def test_a_large_picture_and_its_mask_are_reduced_alike_before_they_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twofold.plot.DRAWN", 20)
+    drawn: list[tuple[int, ...]] = []
+
+    def imshow(axes: Axes, shown: Any, *given: Any, **settings: Any) -> Any:
+        drawn.append(np.asarray(shown).shape[:2])
+        return plain(axes, shown, *given, **settings)
+
+    plain = Axes.imshow
+    monkeypatch.setattr(Axes, "imshow", imshow)
+    for height, width in ((41, 63), (20, 9), (100, 1)):
+        image = Image.fromarray(some_picture(height, width))
+        draw_mask(image, Mask(some_mask(height, width) % 3, CLASSES), tmp_path / "a.png")
+        first, second, mask = drawn[-3:]
+        assert first == second == mask
+        assert max(mask) < 40

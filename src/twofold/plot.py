@@ -27,6 +27,8 @@ DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")
 SPACE = "▁"
 """How a piece of text begins that begins a word."""
+DRAWN = 1500
+"""Pixels of a side beyond which a picture is reduced before it is drawn: no figure shows more."""
 SHEET = 20
 """The most pictures that are drawn beside each other."""
 
@@ -74,7 +76,7 @@ def draw_glances(image: Image, looked: Looked, path: Path, box: tuple[float, flo
     """The picture once for each word that was written, bright where it was looked at; `box` is what was read of it."""
     left, upper, right, lower = box
     words, glances = _by_word(looked)
-    columns = min(6, len(words))
+    drawn, columns = _reduced(image), min(6, len(words))
     lines = -(-len(words) // columns)
     high = 2.0 * _shape(image) + 0.35
     with _figure(path, words, (2.0 * columns, high * lines)) as canvas:
@@ -84,7 +86,7 @@ def draw_glances(image: Image, looked: Looked, path: Path, box: tuple[float, flo
         for one, word, weights in zip(axes, canvas.shown(words), glances, strict=False):
             one.set_title(word, fontsize=9)
             whole, read = (0, image.width, image.height, 0), (left, right, lower, upper)
-            one.imshow(image, extent=whole)
+            one.imshow(drawn, extent=whole)
             strength = weights / max(weights.max(), 1e-9)
             one.imshow(strength, cmap="inferno", alpha=0.6, extent=read, interpolation="bilinear", vmin=0, vmax=1)
             one.axis(whole)
@@ -97,14 +99,14 @@ def draw_mask(image: Image, mask: Mask, path: Path) -> None:
         first, second = canvas.figure.subplots(1, 2)
         for axes in (first, second):
             axes.axis("off")
-            axes.imshow(image)
+            axes.imshow(_reduced(image))
         _paint(second, mask)
         canvas.name_classes(names, mask.names)
 
 
 def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
     """Pictures beside each other: their masks over them, or what was written under them."""
-    images = [_picture(one.input) for one in predictions]
+    images = [_reduced(_picture(one.input)) for one in predictions]
     masks = [one.output for one in predictions if isinstance(one.output, Mask)]
     texts = [_written(one.output) for one in predictions if not isinstance(one.output, Mask)]
     names = _found(masks)
@@ -133,7 +135,8 @@ def _written(output: Any) -> str:
 
 
 def _paint(axes: Any, mask: Mask) -> None:
-    axes.imshow(_hues(mask.names)[mask.pixels], alpha=0.6)
+    step = _step(*mask.pixels.shape)
+    axes.imshow(_hues(mask.names)[mask.pixels[::step, ::step]], alpha=0.6)
 
 
 def _found(masks: Sequence[Mask]) -> list[str]:
@@ -252,6 +255,16 @@ def _by_word(looked: Looked) -> tuple[list[str], list[NDArray[np.float32]]]:
 def _shape(image: Image) -> float:
     """Height over width of what is drawn; a strip of pixels is drawn no longer than a figure can be."""
     return min(max(image.height / image.width, 0.2), 5.0)
+
+
+def _step(height: int, width: int) -> int:
+    """How many pixels beside each other are drawn as one, of a picture and of its mask alike."""
+    return max(1, max(height, width) // DRAWN)
+
+
+def _reduced(image: Image) -> Image:
+    step = _step(image.height, image.width)
+    return image if step == 1 else image.reduce(step)
 
 
 def _picture(given: Any) -> Image:
