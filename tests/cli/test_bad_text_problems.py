@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,6 @@ from tests.cli.text_models import CONLLU, MODELS, train_models, write_recipe
 from tests.commands import refusal
 from tests.conftest import write_jsonl
 from tests.texts import rows_of
-
-LONG = "".join(random.Random(1).choices("abdent", k=100))
-"""A word that no tokenizer makes short."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +24,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("tags", {"words": "the red boat", "tags": "low colour"}, "2 tags in 'tags', but 3 words"),
         ("tags", {"words": "", "tags": ""}, "'words' is empty; fill it or remove the"),
         ("tags", {"words": [], "tags": []}, "'words' is empty; fill it or remove the"),
-        ("tags", {"words": LONG, "tags": "low"}, f"the word '{LONG[:5]}"),
         (
             "tree",
             {"words": "a b c", "heads": [0, 3, 2], "relations": "root x x"},
@@ -81,9 +76,6 @@ def test_a_sentence_of_conllu_that_is_no_tree_is_named_with_its_line(
         ("pair", ["a\tb", "a\tb\tc"], "input 2: give one and other, two texts with a tab between them"),
         ("pair", ["a\t "], "input 1: 'other' is empty"),
         ("tags", ["the boat", "  "], "input 2: 'words' is empty"),
-        ("tags", [LONG], f"input 1: the word '{LONG[:5]}"),
-        ("tags", [f"the {LONG}"], f"input 1: the word '{LONG[:5]}"),
-        ("tags", ["the " * 60], "input 1: 60 tokens, the limit is 23; cut the sentence in two"),
         ("label", ["the boat", "--stream"], "the decoder 'main' does not write text"),
         ("label", ["the boat", "--decoder", "mian"], "the model has no decoder 'mian'; did you mean 'main'?"),
     ],

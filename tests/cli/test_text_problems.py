@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,32 @@ def test_what_was_not_seen_in_training_is_said_once_and_counts_as_wrong(
     found = json.loads(result.stdout)
     assert found["metrics"][right] == 0
     assert found["examples"] == 80
+
+
+@pytest.mark.filterwarnings("default:.* sentences? .*overlapping windows:UserWarning")
+def test_a_long_sentence_and_a_long_word_are_parsed_and_judged_whole_with_one_warning(
+    models: Path, tmp_path: Path
+) -> None:
+    long = "".join(random.Random(1).choices("abdent", k=300))
+    words = [*["go", "home"] * 60, long, "go"]
+    lines = [f"{n}\t{word}\t_\tADV\t_\t_\t{n - 1}\tadvmod\t_\t_" for n, word in enumerate(words, start=1)]
+    lines[0] = lines[0].replace("advmod", "root")
+    (tmp_path / "long.conllu").write_text(CONLLU + "\n".join(lines) + "\n\n", encoding="utf-8")
+    said = (
+        "warning: 1 of 3 sentences is longer than 40 tokens and is read in overlapping windows; "
+        "1 word is longer than a whole sentence may be and cut to 19 tokens\n"
+    )
+    judged = run("evaluate", models / "parse", tmp_path / "long.conllu", "--json")
+    assert (judged.exit_code, judged.stderr) == (0, said)
+    out = tmp_path / "out.conllu"
+    result = run("predict", models / "parse", "--file", tmp_path / "long.conllu", "--conllu", out, "--json")
+    assert result.exit_code == 0
+    tree = json.loads(result.stdout)["predictions"][2]["output"]
+    assert tree["words"] == words
+    assert check_tree(tree["heads"]) is None
+    *_, written = read_rows(str(out))
+    assert (written.values["words"], written.values["heads"]) == (words, tree["heads"])
+    right = [row.values["heads"] for row in read_rows(str(tmp_path / "long.conllu"))]
+    found = [one["output"]["heads"] for one in json.loads(result.stdout)["predictions"]]
+    same = sum(a == b for one, gold in zip(found, right, strict=True) for a, b in zip(one, gold, strict=True))
+    assert json.loads(judged.stdout)["metrics"]["uas"] == pytest.approx(same / sum(map(len, right)))
