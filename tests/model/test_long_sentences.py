@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,6 +168,8 @@ def test_a_label_beside_tags_is_told_from_the_whole_sentence(tokenizer: TextToke
 @pytest.mark.usefixtures("unheard")
 def test_a_sentence_of_5000_words_is_tagged_and_a_tree_of_too_many_refused(tokenizer: TextTokenizer) -> None:
     assert len(tagger(tokenizer).predict([LONG * 42])[0].output.tags) == 5040
+    docs = (Path(__file__).parents[2] / "docs/text.md").read_text(encoding="utf-8")
+    assert f"more than {MOST_TREE_WORDS:,} words (1 GiB) is refused" in docs
     said = r"^input 2: 3,664 words; a tree takes memory .* of 3,663 words 1 GiB, which is the most; cut the sentence"
     with pytest.raises(TwofoldError, match=said):
         parser(tokenizer).predict([["one"], ["one"] * (MOST_TREE_WORDS + 1)])

@@ -224,17 +224,12 @@ def _sentences(model: Any, predictions: Any, blocks: list[str | None], decoder: 
 
 def _plain(prediction: Any) -> dict[str, Any]:
     given = prediction.input
-    plain = {
-        "input": given if isinstance(given, str | list | tuple) else str(given),
-        "output": _output(prediction),
-        "score": prediction.score,
-    }
-    if prediction.alternatives:
-        plain["alternatives"] = [{"output": output, "score": score} for output, score in prediction.alternatives]
-    outputs = [plain, *plain.get("alternatives", ())]
-    for output, score in zip(outputs, prediction.normalized_scores, strict=False):  # of a text, or there are none
-        output["normalized_score"] = score
-    return plain
+    outputs = [(_output(prediction), prediction.score), *prediction.alternatives]
+    scored: list[dict[str, Any]] = [{"output": output, "score": score} for output, score in outputs]
+    for output, normalized in zip(scored, prediction.normalized_scores, strict=False):  # there are none but of texts
+        output["normalized_score"] = normalized
+    plain = {"input": given if isinstance(given, str | list | tuple) else str(given), **scored[0]}
+    return plain | {"alternatives": scored[1:]} if prediction.alternatives else plain
 
 
 def _output(prediction: Any) -> Any:
