@@ -35,6 +35,8 @@ class Progress:
     """What the plateau schedule multiplies the rate by."""
     evaluated: int = 0
     """The step of the last evaluation."""
+    log: tuple[int, int] | None = None
+    """How long the log is, in bytes, and its checksum."""
 
 
 def save(folder: Path, progress: Progress, groups: dict[str, dict[str, Tensor]]) -> None:

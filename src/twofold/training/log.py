@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
+import zlib
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,15 +13,20 @@ from typing import Any, Self
 from twofold import storage
 from twofold.errors import TwofoldError
 
+Written = tuple[int, int]
+"""A number of bytes, and their checksum."""
+
 
 class Log:
     """Appends lines; a resumed training cuts the log back first, so that each step stands once."""
 
-    def __init__(self, path: Path, after_step: int, tensorboard: Path | None) -> None:
+    def __init__(self, path: Path, after_step: int, tensorboard: Path | None, written: Written | None = None) -> None:
+        """written: the part of the log that a checkpoint knows, which a resumed training keeps"""
         self.path = path
-        kept = [line for line in _whole_lines(path) if _step(line, path) <= after_step] if after_step else []
-        storage.write_bytes(path, b"".join(kept))
+        kept = _kept(path, written, after_step) if written else b""
+        storage.write_bytes(path, kept)
         self._file = path.open("ab")
+        self.written: Written = (len(kept), zlib.crc32(kept))
         self._board = _open_board(tensorboard, after_step) if tensorboard else None
 
     def __enter__(self) -> Self:
@@ -34,9 +41,11 @@ class Log:
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """One line, which is with the operating system when this returns."""
+        line = (json.dumps({"step": step, **values}, ensure_ascii=False) + "\n").encode()
         with storage.writing(self.path):
-            self._file.write((json.dumps({"step": step, **values}, ensure_ascii=False) + "\n").encode())
+            self._file.write(line)
             self._file.flush()
+        self.written = (self.written[0] + len(line), zlib.crc32(line, self.written[1]))
         if self._board:
             for name, value in values.items():
                 if isinstance(value, (int, float)):
@@ -47,18 +56,18 @@ class Log:
         os.fsync(self._file.fileno())
 
 
-def _whole_lines(path: Path) -> list[bytes]:
-    """The lines of a log whose last one may have been cut by a kill."""
+def _kept(path: Path, written: Written, after_step: int) -> bytes:
+    """The part of the log that a checkpoint knows."""
+    size, checksum = written
     if not path.exists():
-        return []
-    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-
-
-def _step(line: bytes, path: Path) -> int:
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, TypeError, KeyError):
-        raise TwofoldError(f"{path}: a line that no training wrote; remove it: {line[:60]!r}") from None
+        warnings.warn(f"{path}: is missing; the log goes on after step {after_step:,}", stacklevel=2)
+        return b""
+    content = path.read_bytes()[:size]
+    if len(content) != size or zlib.crc32(content) != checksum:
+        raise TwofoldError(
+            f"{path}: damaged or changed, not what the training wrote; put it back, or remove it to go on without it"
+        )
+    return content
 
 
 def _open_board(folder: Path, after_step: int) -> Any:

@@ -96,7 +96,7 @@ class Trainer:
     def run(self, about: dict[str, object] | None = None) -> Outcome:
         """Train to the end, or until interrupted; `about` goes into the log's first line."""
         board = self.folder / "tensorboard" if self.config.tensorboard else None
-        log = Log(self.folder / "log.jsonl", self.progress.step, board) if self.first else None
+        log = Log(self.folder / "log.jsonl", self.progress.step, board, self.progress.log) if self.first else None
         with log or contextlib.nullcontext(), self._stoppable():
             if log and about and not self.progress.step:
                 log.write(0, about)
@@ -262,6 +262,7 @@ class Trainer:
         if not log:
             return
         log.sync()
+        self.progress.log = log.written
         groups = {"model": unique_tensors(self.model), "optimiser": optimiser_tensors(self.optimiser, self.model)}
         if self.mean:
             groups["mean"] = self.mean.tensors()
