@@ -74,7 +74,7 @@ def judge(name: str, model: Any, data: str, about: dict[str, Any]) -> None:
     """Metrics over the whole dev part; which rows were right stays with them, for paired comparisons."""
     asked = questions(model.reader, dev_rows(data))[: JUDGED.get(name)]
     scored = score_questions(model, asked)
-    found = places(scored.scores, [one.right for one in asked], [one.place for one in asked])
+    found = places(scored.scores, [one.right[0] for one in asked], [one.place for one in asked])
     metrics = summary(found)
     if scored.cosines is not None:
         metrics["cosine"] = float(scored.cosines.mean())

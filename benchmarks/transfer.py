@@ -97,7 +97,9 @@ def judge_pretraining(runs: Path) -> None:
         train("rank_own", folder, [f"encoder={starts[-1]}"] if starts else [])
         model: Any = twofold.load(folder)
         asked = questions(model.reader, list(read_rows(str(DATA / "ubuntu_irc" / "dev.jsonl.gz"))))
-        found = places(score_questions(model, asked).scores, [one.right for one in asked], [one.place for one in asked])
+        found = places(
+            score_questions(model, asked).scores, [one.right[0] for one in asked], [one.place for one in asked]
+        )
         right[name] = np.array([recall(place, 1) for place in found])
         curve = held_out(folder, "r@1")
         table[name] = {"r@1": float(right[name].mean()), "held_out": curve, "cpu_minutes": cpu_minutes(folder)}

@@ -34,6 +34,15 @@ GIVEN: list[dict[str, Any]] = [
 ]
 """The same with wrong responses and a teacher's scores for some of them; one is another row's right response."""
 
+SEVERAL: list[dict[str, Any]] = [
+    {"context": "one", "response": ["1", "2", "3"], "negatives": ["4", " 2"], "scores": [1.0, 2.0, 3.0, 4.0, 5.0]},
+    {"context": "two", "candidates": ["5", "6", "7"], "labels": [1, 2], "scores": [7.0, 8.0, 9.0]},
+    {"context": "three", "response": "2"},
+    {"context": "four", "response": "8", "negatives": ["6"]},
+    {"context": "ONE", "response": "9"},
+]
+"""Rows with several right texts, some of which stand elsewhere as well."""
+
 
 def small_ranker(
     tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart, seed: int = 0, **settings: Any

@@ -61,12 +61,12 @@ def untied(rows: int, seed: int) -> list[npt.NDArray[np.float64]]:
     return [draw.permutation(int(draw.integers(11, 40))).astype(np.float64) for _ in range(rows)]
 
 
-def by_ranx(scores: list[npt.NDArray[np.float64]], marks: list[npt.NDArray[np.bool_]]) -> dict[str, list[float]]:
-    """Each metric of each row, as ranx has it."""
+def by_ranx(scores: list[npt.NDArray[np.float64]], gains: list[npt.NDArray[Any]]) -> dict[str, list[float]]:
+    """Each metric of each row, as ranx has it; gains are whole numbers."""
     pytest.importorskip("ranx")
     right, run = {}, {}
-    for number, (row, relevant) in enumerate(zip(scores, marks, strict=True)):
-        right[f"q{number:03}"] = {f"d{place}": 1 for place in np.flatnonzero(relevant)}
+    for number, (row, gain) in enumerate(zip(scores, gains, strict=True)):
+        right[f"q{number:03}"] = {f"d{place}": int(one) for place, one in enumerate(gain)}
         run[f"q{number:03}"] = {f"d{place}": float(score) for place, score in enumerate(row)}
     # Compiled at its first use it would take a minute and warn of unsafe casts: a process of its own runs it as it is.
     program = (
@@ -103,6 +103,35 @@ def test_without_ties_the_metrics_are_those_of_ranx() -> None:
     )
 
 
+def test_gains_without_ties_give_the_metrics_of_ranx() -> None:
+    scores, draw = untied(60, seed=4), np.random.default_rng(5)
+    gains = [draw.choice([0, 0, 0, 1, 2, 5], len(row)) for row in scores[:40]]
+    gains += [np.where(np.arange(len(row)) == draw.integers(len(row)), 3, 0) for row in scores[40:]]
+    for row in gains:
+        row[int(draw.integers(len(row)))] |= not row.any()
+    reference = by_ranx(scores, gains)
+    for metric, ours in CORPUS.items():
+        graded = gains if metric.startswith("ndcg") else [row > 0 for row in gains]
+        assert [ours(*row) for row in zip(scores, graded, strict=True)] == pytest.approx(reference[metric], abs=1e-9)
+    means = {metric: float(np.mean(values)) for metric, values in reference.items()}
+    assert ranks.summary_of_gains(scores, gains, ks=(1, 3, 10)) == pytest.approx(
+        {**{f"r@{k}": means[f"recall@{k}"] for k in (1, 3, 10)}, **{m: means[m] for m in ("mrr", "map", "ndcg@10")}},
+        abs=1e-9,
+    )
+
+
+def test_rows_of_one_right_answer_have_the_summary_of_their_places() -> None:
+    draw = np.random.default_rng(6)
+    rows = [draw.integers(0, 9, size=12).astype(np.float32) for _ in range(50)]
+    right = [int(draw.integers(12)) for _ in rows]
+    gains = [[2.5 * (number == one) for number in range(12)] for one in right]
+    assert ranks.summary_of_gains(rows, gains) == ranks.summary(ranks.places(rows, right))
+    with pytest.raises(TwofoldError, match="row 1: no candidate is relevant"):
+        ranks.summary_of_gains(rows[:1], [[0] * 12])
+    with pytest.raises(TwofoldError, match="there is no row"):
+        ranks.summary_of_gains([], [])
+
+
 TIED = [
     [1.0],
     [2.0, 2.0],
@@ -120,6 +149,21 @@ def test_ties_count_as_the_mean_over_all_their_orders(metric: str, scores: list[
         if any(chosen):
             marks = list(chosen)
             assert CORPUS[metric](scores, marks) == pytest.approx(by_hand(metric, scores, marks), abs=1e-12)
+
+
+@pytest.mark.parametrize("scores", TIED, ids=str)
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_gains_of_ties_count_as_the_mean_over_all_their_orders(scores: list[float], k: int) -> None:
+    for gains in product([0, 1, 2.5], repeat=len(scores)):
+        if not any(gains) or len({*gains}) == 1:
+            continue
+        ideal = sum(gain / math.log2(n + 2) for n, gain in enumerate(sorted(gains, reverse=True)[:k]))
+        found = [
+            sum(gains[number] / math.log2(n + 2) for n, number in enumerate(order[:k])) for order in orders(scores)
+        ]
+        assert ranks.ndcg(scores, gains, k) == pytest.approx(np.mean(found) / ideal, abs=1e-12)
+        if len(scores) > 5 and gains[0]:
+            break  # there are very many
 
 
 @pytest.mark.parametrize("scores", TIED, ids=str)
@@ -196,8 +240,9 @@ def test_what_no_ranking_can_be_judged_by_is_one_line(metric: str) -> None:
         CORPUS[metric]([1.0, 2.0], [False, False])
     with pytest.raises(TwofoldError, match="this query: the score of candidate 2 of 2 is not a number"):
         CORPUS[metric]([1.0, math.nan], [True, False])
-    for wrong in ([True], [0, 1], [[True, False]]):
-        with pytest.raises(TwofoldError, match="said by 2 bools"):
+    graded = metric.startswith("ndcg")
+    for wrong in ([True], [-1, 1] if graded else [0, 1], [math.nan, 1.0], ["a", "b"], [[True, False]]):
+        with pytest.raises(TwofoldError, match="gains are numbers from 0 up" if graded else "said by 2 bools"):
             CORPUS[metric]([1.0, 2.0], wrong)
     with pytest.raises(TwofoldError, match="query 9"):
         ranks.average_precision([], [], "query 9")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from twofold.data.candidates import Texts
 from twofold.data.files import Row, Where, read_rows
+from twofold.data.ranking import warn_of_unread_rows
+from twofold.errors import TwofoldError, as_list, kind_of_value
 from twofold.evaluation import Report
 from twofold.evaluation import evaluate as evaluate_rows
 from twofold.generate.options import GenerateOptions
@@ -59,8 +61,12 @@ def evaluate(
         rows = list(read(data))
     else:
         rows = []
-        for number, one in enumerate(data, start=1):
+        for number, one in enumerate(as_list(data, "data"), start=1):
+            if not isinstance(one, (str, Path, Mapping)):
+                raise TwofoldError(f"example {number}: {kind_of_value(one)}; give a dict of columns, or a file's name")
             rows += read(one) if isinstance(one, (str, Path)) else [Row(f"example {number}", one)]
+    if isinstance(judged, Ranker):
+        warn_of_unread_rows(judged.reader, rows)
     return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)
 
 

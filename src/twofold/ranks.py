@@ -89,6 +89,40 @@ def summary(places: Sequence[Place], ks: Sequence[int] = (1, 2, 5, 10)) -> dict[
     return {**metrics, "mrr": mrr, "map": mrr, "ndcg@10": _mean([discounted(place, 10) for place in places])}
 
 
+def summary_of_gains(
+    rows: Sequence[npt.ArrayLike],
+    gains: Sequence[npt.ArrayLike],
+    names: Sequence[str] | None = None,
+    ks: Sequence[int] = (1, 2, 5, 10),
+) -> dict[str, float]:
+    """As `summary`, for rows any of whose candidates may be right: those whose gain is above 0."""
+    names = [f"row {number}" for number in range(1, len(rows) + 1)] if names is None else names
+    if not len(rows) == len(gains) == len(names):
+        raise TwofoldError(f"{len(rows)} rows of scores, but {len(gains)} of gains and {len(names)} names")
+    if not len(rows):
+        raise TwofoldError("there is no row to judge a ranking by")
+    values = [_metrics_of(*row, ks) for row in zip(rows, gains, names, strict=True)]
+    fewest = min(len(np.asarray(row)) for row in rows)
+    shown = [name for name in values[0] if not name.startswith("r@") or int(name[2:]) < fewest]
+    return {name: _mean([row[name] for row in values]) for name in shown}
+
+
+def _metrics_of(scores: npt.ArrayLike, gains: npt.ArrayLike, place: str, ks: Sequence[int]) -> dict[str, float]:
+    """The metrics of one row; of one right candidate they follow from its place alone."""
+    relevant = _checked_gains(gains, scores, place) > 0
+    if np.count_nonzero(relevant) == 1:
+        right = place_of(scores, int(relevant.argmax()), place)
+        mrr = reciprocal(right)
+        recalls = {f"r@{k}": recall(right, k) for k in ks}
+        return {**recalls, "mrr": mrr, "map": mrr, "ndcg@10": discounted(right, 10)}
+    return {
+        **{f"r@{k}": recall_at(scores, relevant, k, place) for k in ks},
+        "mrr": reciprocal_rank(scores, relevant, place),
+        "map": average_precision(scores, relevant, place),
+        "ndcg@10": ndcg(scores, gains, 10, place),
+    }
+
+
 def recall_at(scores: npt.ArrayLike, relevant: npt.ArrayLike, k: int, place: str = "this query") -> float:
     """The expected share of the relevant candidates that is among the first k; `relevant` has a bool a candidate."""
     groups = _groups(scores, relevant, place)
@@ -118,17 +152,22 @@ def average_precision(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str
     return total / found
 
 
-def ndcg(scores: npt.ArrayLike, relevant: npt.ArrayLike, k: int, place: str = "this query") -> float:
-    """The expected discounted gain of the first k over that of an ideal order, with log2(position + 1) discounts."""
-    groups = _groups(scores, relevant, place)
-    count = sum(group.relevant for group in groups)
-    gains = np.zeros(min(_checked_k(k), max(groups[-1].before + groups[-1].size, count)))
-    ideal = (np.arange(len(gains)) < count).astype(np.float64)
-    for group in groups:
-        gains[group.before : group.before + group.size] = group.relevant / group.size
-    discounts = _discounts(0, len(gains))
+def ndcg(scores: npt.ArrayLike, gains: npt.ArrayLike, k: int, place: str = "this query") -> float:
+    """The expected discounted gain of the first k over that of an ideal order, with log2(position + 1) discounts.
+
+    gains: of each candidate how relevant it is, 0 if not at all; a bool counts as 1 or 0
+    """
+    given = _checked_gains(gains, scores, place)
+    groups = _groups(scores, given > 0, place, given)
+    best = np.sort(given[given > 0])[::-1]
+    expected = np.zeros(min(_checked_k(k), max(groups[-1].before + groups[-1].size, len(best))))
+    ideal = np.zeros(len(expected))
+    ideal[: len(best)] = best[: len(ideal)]
+    for group in groups:  # in whatever order tied ones stand, each position gets their mean gain
+        expected[group.before : group.before + group.size] = group.gain / group.size
+    discounts = _discounts(0, len(expected))
     # Both sums run over the same positions, so that an ideal order gets exactly 1.
-    return float(np.sum(gains * discounts) / np.sum(ideal * discounts))
+    return float(np.sum(expected * discounts) / np.sum(ideal * discounts))
 
 
 def paired_bootstrap(a: npt.ArrayLike, b: npt.ArrayLike, rounds: int = 10_000, seed: int = 1) -> Interval:
@@ -156,19 +195,24 @@ class _Group:
     before: int
     size: int
     relevant: int
+    gain: float
+    """The sum of their gains."""
 
 
-def _groups(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str) -> list[_Group]:
+def _groups(
+    scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str, gains: npt.NDArray[np.float64] | None = None
+) -> list[_Group]:
     """The groups that hold something relevant, best first; no metric asks about the others."""
     row, marks = _checked(scores, place), np.asarray(relevant)
     if marks.dtype != np.bool_ or marks.shape != row.shape:
         raise TwofoldError(f"{place}: what is relevant is said by {len(row)} bools, one for each candidate")
     if not marks.any():
         raise TwofoldError(f"{place}: no candidate is relevant, so no ranking of them can be judged")
-    levels, counts = np.unique(row[marks], return_counts=True)
+    levels, numbers, counts = np.unique(row[marks], return_inverse=True, return_counts=True)
+    sums = counts.astype(np.float64) if gains is None else np.bincount(numbers, weights=gains[marks])
     ordered = np.sort(row)
     low, high = np.searchsorted(ordered, levels, "left"), np.searchsorted(ordered, levels, "right")
-    rising = zip((len(row) - high).tolist(), (high - low).tolist(), counts.tolist(), strict=True)
+    rising = zip((len(row) - high).tolist(), (high - low).tolist(), counts.tolist(), sums.tolist(), strict=True)
     return [_Group(*one) for one in rising][::-1]
 
 
@@ -180,6 +224,14 @@ def _checked(scores: npt.ArrayLike, place: str) -> Scores:
     if wrong.any():
         raise TwofoldError(f"{place}: the score of candidate {int(wrong.argmax()) + 1} of {len(row)} is not a number")
     return row
+
+
+def _checked_gains(gains: npt.ArrayLike, scores: npt.ArrayLike, place: str) -> npt.NDArray[np.float64]:
+    given = np.asarray(gains)
+    fits = given.dtype.kind in "biuf" and given.shape == np.shape(scores)
+    if not fits or not np.isfinite(given).all() or (given < 0).any():
+        raise TwofoldError(f"{place}: gains are numbers from 0 up, one for each candidate")
+    return given.astype(np.float64)
 
 
 def _checked_right(right: int, row: Scores, place: str) -> int:

@@ -131,7 +131,7 @@ class Hit:
     text: str
     score: float
     id: Any
-    """Its own id, or for plain text the number of its line from 1."""
+    """Its own id; without one, its place in a Python list from 0, or in a file the number of its line from 1."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """What else an index holds of it."""
 

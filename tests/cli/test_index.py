@@ -92,7 +92,7 @@ def test_filters_and_exclusions_leave_the_best_of_the_rest(built: Path) -> None:
         ("a.jsonl", '{"text": "one", "id": "a"}\n{"text": "two", "id": 7}\n', {"a": "one", 7: "two"}),
         ("c.jsonl", '{"text": "one", "title": "A", "id": 0}\n', {0: "A one"}),
         ("a.tsv", 'id\ttext\tlang\nx\t"one"\ten\ny\ttwo\tko\n', {"x": '"one"', "y": "two"}),
-        ("a.csv", 'text,more\n"one, two",3\n', {1: "one, two"}),
+        ("a.csv", 'text,more\n"one, two",3\n', {2: "one, two"}),
     ],
 )
 def test_texts_come_from_lines_and_from_tables(

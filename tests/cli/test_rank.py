@@ -81,7 +81,7 @@ def test_what_a_terminal_would_obey_is_shown_as_blanks(models: Path, tmp_path: P
         ("b.jsonl", '{"text": "one"}\n{"text": ""}\n{"text": "two"}\n', {1: "one", 3: "two"}),
         ("c.jsonl", '{"text": "one", "title": "A", "id": 0}\n', {0: "A one"}),
         ("a.tsv", 'id\ttext\nx\t"one"\ny\ttwo\n', {"x": '"one"', "y": "two"}),
-        ("a.csv", 'text,more\n"one, two",3\n', {1: "one, two"}),
+        ("a.csv", 'text,more\n"one, two",3\n', {2: "one, two"}),
     ],
 )
 def test_candidates_come_from_lines_and_from_tables(
@@ -98,7 +98,7 @@ def test_candidates_come_from_lines_and_from_tables(
 def test_k_says_how_many_and_more_than_all_is_all(models: Path, lines: Path, k: str, shown: int) -> None:
     whole = ranker(models, "poly").rank("seven", TEXTS, len(TEXTS))
     hits = answer("rank", models / "poly", "--candidates", lines, "-k", k, "seven")["hits"]
-    assert [hit["id"] for hit in hits] == [hit.id for hit in whole[:shown]]
+    assert [hit["id"] - 1 for hit in hits] == [hit.id for hit in whole[:shown]]  # lines count from 1, lists from 0
 
 
 def test_several_contexts_are_turns_of_one_dialogue(models: Path, lines: Path) -> None:
@@ -167,6 +167,7 @@ def test_a_cascade_is_exact_only_where_every_stage_sees_all(models: Path, lines:
         ("a.jsonl", b'{"text": "one", "title": "\\ud83d"}\n', ":1: 'text' holds half a character"),
         ("a.jsonl", b'"one"\n', ":1: not a JSON object"),
         ("a.tsv", b"id\tanswer\n1\tone\n", ":2: no 'text' here"),
+        ("a.tsv", b"id\ttext\n1\tone\n\n1\ttwo\n", ":4: the id '1' is that of "),
         ("a.gz", b"one\n", ": cannot be read"),
         ("none.txt", None, ": cannot be read"),
     ],

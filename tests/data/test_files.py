@@ -55,6 +55,19 @@ def test_plain_text_is_one_column_called_text(tmp_path: Path, name: str) -> None
     assert [row.line for row in read_rows(where)] == [1, 2, 4]
 
 
+def test_a_row_knows_the_line_where_it_begins(tmp_path: Path) -> None:
+    for name, content, lines in (
+        ("a.jsonl", '\n{"text": "a"}\n\n{"text": "b"}\n', [2, 4]),
+        ("a.tsv", "text\na\n\nb\n", [2, 4]),
+        ("a.csv", 'text,n\n"a\nb",1\n\n"c\n\nd",2\ne,3\n', [2, 5, 8]),
+    ):
+        path = tmp_path / name
+        path.write_text(content)
+        rows = list(read_rows(str(path)))
+        assert [row.line for row in rows] == lines
+        assert [row.place for row in rows] == [f"{path}:{line}" for line in lines]
+
+
 def test_blank_lines_are_passed_over_but_counted(tmp_path: Path) -> None:
     for name, content in {"a.jsonl": '\n{"a": "b"}\n \n{"a": "c"}\n', "a.tsv": "a\n\nb\n\n\nc\n"}.items():
         where = write(tmp_path / name, content.encode())

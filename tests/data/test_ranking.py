@@ -7,12 +7,22 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import write_jsonl
 from twofold.data.cache import Field
 from twofold.data.files import Row
-from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField, text_key
+from twofold.data.ranking import (
+    KeysField,
+    NegativesField,
+    RankingReader,
+    ScoresField,
+    SideField,
+    candidates_of,
+    text_key,
+)
+from twofold.data.ranking_columns import UnreadField
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 
@@ -45,6 +55,82 @@ def test_a_row_of_candidates_has_all_but_the_right_one_for_negatives(tmp_path: P
     assert read(tmp_path, row) == [{"context": ["hi"], "response": "b", "negatives": ["a", "c"]}]
     where = write_jsonl(tmp_path / "given.jsonl", [row])
     assert [dict(one.values) for one in RankingReader().read_as_given(where)] == [row]
+
+
+@pytest.mark.parametrize(
+    ("marks", "right"),
+    [
+        ({"label": 2}, [2]),
+        ({"label": [2]}, [2]),
+        ({"label": [2, 0]}, [0, 2]),
+        ({"labels": [0, 1, 0, 1]}, [1, 3]),
+        ({"labels": [False, True, False, False]}, [1]),
+        ({"labels": [0, 0.5, 0, 3]}, [1, 3]),
+        ({"labels": [1, 1, 1, 1]}, [0, 1, 2, 3]),
+        ({"labels": [3]}, [3]),
+        ({"labels": [3, 1]}, [1, 3]),
+        ({"labels": (3, 1)}, [1, 3]),
+        ({"labels": np.array([0, 0, 1, 1])}, [2, 3]),
+        ({"label": np.int64(2)}, [2]),
+        ({"label": 1, "labels": [0, 2, 0, 0]}, [1]),
+        ({"label": [1, 3], "labels": [1, 3]}, [1, 3]),
+        ({"label": None, "labels": [1, 3]}, [1, 3]),
+    ],
+)
+def test_one_or_several_candidates_are_right(marks: dict[str, Any], right: list[int]) -> None:
+    row = Row("1", {"context": "hi", "candidates": list("abcd"), **marks})
+    texts, gains = candidates_of(row)
+    assert [number for number, gain in enumerate(gains) if gain > 0] == right
+    values = RankingReader().row(row).values
+    assert [values["response"], *values.get("others", [])] == [texts[number] for number in right]
+    assert values["negatives"] == [text for number, text in enumerate(texts) if number not in right]
+    assert ("others" in values) == (len(right) > 1)
+
+
+def test_graded_labels_are_gains() -> None:
+    row = Row("1", {"context": "hi", "candidates": ["a", "b", "c"], "labels": [0, 0.5, 3]})
+    assert candidates_of(row)[1] == [0.0, 0.5, 3.0]
+
+
+def test_a_pair_may_have_several_right_responses(tmp_path: Path) -> None:
+    row = {"context": "hi", "response": ["a", "b"], "negatives": ["c"], "scores": [1, 2, 3]}
+    made = {"context": ["hi"], "response": "a", "others": ["b"], "negatives": ["c"], "scores": [1.0, 2.0, 3.0]}
+    assert read(tmp_path, row) == [made]
+    assert read(tmp_path, {"context": "hi", "response": ["a"]}) == [
+        {"context": ["hi"], "response": "a", "negatives": []}
+    ]
+
+
+def test_the_scores_of_several_right_candidates_stay_with_them() -> None:
+    values = {"context": "hi", "candidates": ["a", "b", "c", "d"], "labels": [3, 1], "scores": [0.1, 0.2, 0.3, 0.4]}
+    made = RankingReader().row(Row("1", values)).values
+    assert [made["response"], *made["others"], *made["negatives"]] == ["b", "d", "a", "c"]
+    assert made["scores"] == [0.2, 0.4, 0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ({"context": "hi", "response": "a", "label": 0}, ["label"]),
+        ({"context": "hi", "response": "a", "Label": False, "score": 2, "id": 1}, ["Label", "score"]),
+        ({"context": "hi", "response": "a", "label": None}, []),
+        ({"context": "hi", "response": "a", "label": ""}, []),  # of a table with an empty column
+        ({"context": "hi", "response": "a", "label": "0"}, ["label"]),
+        ({"context": "hi", "response": "a", "negatives": ["b"], "scores": [1, 2]}, []),
+        ({"context": "hi", "response": "a", "positives": ["b"], "neg": ["c"]}, ["positives", "neg"]),
+        ({"context": "hi", "candidates": ["a", "b"], "label": 0, "labels": [1, 0], "scores": [1, 2]}, []),
+        ({"context": "hi", "candidates": ["a", "b"], "label": 0, "relevance": [1, 0]}, ["relevance"]),
+        ({"context": "hi", "candidates": ["a", "b"], "label": 0, "negatives": ["c"]}, ["negatives"]),
+    ],
+)
+def test_columns_that_look_like_labels_and_are_not_read_are_known(row: dict[str, Any], names: list[str]) -> None:
+    assert RankingReader().row(Row("1", row)).values.get("unread", []) == names
+    assert len(UnreadField().encode([RankingReader().row(Row("1", row))]).ids[0]) == len(names)
+
+
+def test_a_column_that_is_asked_for_is_read() -> None:
+    row = Row("1", {"target": "hi", "answer": "a"})
+    assert RankingReader(context="target", response="answer").unread(row) == []
 
 
 def test_the_scores_of_a_row_of_candidates_stay_with_their_candidates(tmp_path: Path) -> None:
@@ -85,7 +171,9 @@ PICKED = {"context": "hi", "candidates": ["a", "b"], "label": 1}
         ({**GOOD, "context": ["hi", 7]}, "'context' is neither a text nor a list of texts"),
         ({"context": "hi"}, "no 'response' here"),
         ({**GOOD, "response": ""}, "'response' is empty"),
-        ({**GOOD, "response": ["yes", "no"]}, "'response' is"),
+        ({**GOOD, "response": ["yes", " "]}, "'response' holds an empty text"),
+        ({**GOOD, "response": ["yes", 7]}, "'response' is neither"),
+        ({**GOOD, "response": []}, "'response' is empty"),
         ({**GOOD, "response": 7}, "'response' is neither"),
         ({**GOOD, "negatives": "no"}, "'negatives' is not a list of texts"),
         ({**GOOD, "negatives": ["no", 7]}, "'negatives' is not a list of texts"),
@@ -102,6 +190,24 @@ PICKED = {"context": "hi", "candidates": ["a", "b"], "label": 1}
         ({**PICKED, "label": -1}, "'label' must be from 0 to 1, not -1"),
         ({**PICKED, "label": True}, "'label' must be from 0 to 1, not True"),
         ({"context": "hi", "candidates": ["a"]}, "'label' must be from 0 to 0, not None"),
+        ({**PICKED, "label": [0, 1]}, "'label' has as many numbers as candidates; name the column 'labels'"),
+        ({**PICKED, "label": []}, "'label' must be the numbers of the right candidates, each once, from 0 to 1"),
+        ({**PICKED, "label": [2]}, "'label' must be the numbers of the right candidates"),
+        ({**PICKED, "label": [0, 0, 1]}, "'label' must be the numbers of the right candidates"),
+        ({**PICKED, "label": [True]}, "'label' must be the numbers of the right candidates"),
+        ({**PICKED, "labels": [1, 0]}, "'label' and 'labels' do not mark the same candidates"),
+        ({**PICKED, "label": None, "labels": [0, 0]}, "'labels' marks no candidate as right"),
+        ({**PICKED, "label": None, "labels": [0, -1]}, "'labels' must be 2 numbers from 0 up"),
+        ({**PICKED, "label": None, "labels": [0, float("nan")]}, "'labels' must be 2 numbers from 0 up"),
+        ({**PICKED, "label": None, "labels": [0, "1"]}, "'labels' must be 2 numbers from 0 up"),
+        ({**PICKED, "label": None, "labels": []}, "'labels' must be 2 numbers, one for each candidate, or the numbers"),
+        (
+            {**PICKED, "label": None, "labels": [5]},
+            "'labels' must be 2 numbers, one for each candidate, or the numbers",
+        ),
+        ({**PICKED, "label": None, "labels": [0, 1, 1]}, "'labels' must be 2 numbers, one for each candidate, or"),
+        ({**PICKED, "label": None, "labels": [0.0]}, "'labels' must be 2 numbers, one for each candidate, or"),
+        ({**PICKED, "label": None, "labels": 1}, "'labels' must be a list"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, row: dict[str, Any], says: str) -> None:

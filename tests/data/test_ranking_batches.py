@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import decoder, encoder, write_jsonl
-from tests.rankers import GIVEN, PAIRS, batch_of, rows_of, small_ranker
+from tests.rankers import GIVEN, PAIRS, SEVERAL, batch_of, rows_of, small_ranker
 from twofold.data.batches import Moment, plan_evenly
 from twofold.data.ranking import text_key
 from twofold.data.ranking_batches import RankingBatch
@@ -114,6 +114,59 @@ def test_the_shares_of_several_processes_make_the_batch_of_one(ranker: Ranker, w
 def test_more_processes_than_rows_are_refused(ranker: Ranker) -> None:
     with pytest.raises(TwofoldError, match="a batch of 5 rows cannot be shared by 6 processes"):
         batch_of(ranker, PAIRS, rank=0, world=6)
+
+
+# --- several right texts ---
+
+
+def batch_in(ranker: Ranker, epoch: int, drawn: int | None = None, rank: int = 0, world: int = 1) -> RankingBatch:
+    rows = rows_of(ranker, SEVERAL, drawn)
+    return rows.batch(rows.rows, Moment(epoch=epoch, rank=rank, world=world))
+
+
+def test_a_row_learns_from_each_of_its_right_texts_in_turn(ranker: Ranker) -> None:
+    names = {
+        tuple(ids): str(number) for number, ids in enumerate(ranker.candidates.encode_texts(list("0123456789")).ids)
+    }
+    seen = []
+    for epoch in range(6):
+        batch = batch_in(ranker, epoch)
+        seen.append([names[plain(batch.candidates[one])] for one in batch.right])
+        first, second = seen[-1][:2]
+        assert batch.scores[0].tolist() == [float(first), 4.0, 5.0]
+        assert batch.scores[1].tolist() == [{"6": 8.0, "7": 9.0}[second], 7.0]
+        assert seen[-1][2:] == ["2", "8", "9"]
+    assert sorted(row[0] for row in seen[:3]) == ["1", "2", "3"]
+    assert [row[0] for row in seen[3:]] == [row[0] for row in seen[:3]]
+    assert [row[1] for row in seen[:2]] != [row[1] for row in seen[1:3]]
+    orders = {tuple(rows_of(ranker, SEVERAL, seed=seed)._taken(0, epoch) for epoch in range(3)) for seed in range(20)}
+    assert len(orders) > 3
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_no_right_text_of_a_row_is_ever_wrong_for_it(ranker: Ranker, world: int) -> None:
+    right = [{"1", "2", "3", "9"}, {"6", "7"}, {"2"}, {"8"}, {"1", "2", "3", "9"}]
+    keys = {
+        plain(ids): text
+        for text, ids in zip("123456789", ranker.candidates.encode_texts(list("123456789")).ids, strict=True)
+    }
+    keys[plain(ranker.candidates.encode_texts([" 2"]).ids[0])] = "2"
+    for epoch in range(6):
+        for rank in range(world):
+            batch = batch_in(ranker, epoch, drawn=2, rank=rank, world=world)
+            texts = [keys[plain(ids)] for ids in batch.candidates]
+            for row, number in enumerate(range(rank, len(SEVERAL), world)):
+                wrong = [one for one in np.flatnonzero(batch.allowed[row]) if one != batch.right[row]]
+                assert not {texts[one] for one in wrong} & right[number]
+                assert texts[batch.right[row]] in right[number]
+                assert batch.drawn is not None
+                assert not {texts[one] for one in batch.drawn[row]} & right[number]
+
+
+def test_several_processes_take_the_same_right_texts(ranker: Ranker) -> None:
+    for epoch in range(3):
+        shares = [described(batch_in(ranker, epoch, rank=rank, world=2)) for rank in range(2)]
+        assert shares[0] | shares[1] == described(batch_in(ranker, epoch))
 
 
 # --- wrong candidates for texts read as one ---

@@ -24,6 +24,7 @@ from twofold.errors import TwofoldError
 from twofold.evaluation import metric_names
 from twofold.evaluation.ranking import questions
 from twofold.model import Ranker
+from twofold.ranks import ndcg
 
 KINDS = ["bi", "poly", "cross"]
 TEXTS = list(dict.fromkeys(row["source"] for row in made.numbers(60, seed=6)))
@@ -93,6 +94,64 @@ def test_rows_may_have_unequal_numbers_of_candidates(tokenizer: TextTokenizer) -
     assert "r@5" not in report.metrics
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_with_several_right_candidates_are_judged_by_all_of_them(tokenizer: TextTokenizer, kind: str) -> None:
+    model, draw = ranker(tokenizer, kind), np.random.default_rng(3)
+    rows, gains = rows_of_candidates(), []
+    for row in rows:
+        gains.append(draw.permutation([3, 1, 1] + [0] * 9))
+        row["labels"] = gains[-1].tolist()
+        del row["label"]
+    own = [scores(model, row["context"], row["candidates"]) for row in rows]
+    report = evaluate(model, rows)
+    orders = [in_order(values, (gain > 0).tolist()) for values, gain in zip(own, gains, strict=True)]
+    for name, metric in {"mrr": "mrr", "map": "map", **{f"r@{k}": f"recall@{k}" for k in (1, 2, 5, 10)}}.items():
+        assert report.metrics[name] == pytest.approx(np.mean([plain(metric, order) for order in orders])), name
+    graded = [ndcg(values, gain, 10) for values, gain in zip(own, gains, strict=True)]
+    assert report.metrics["ndcg@10"] == pytest.approx(np.mean(graded))
+    assert report.metrics["mrr"] > report.metrics["map"]
+    if kind != "cross":
+        cosines = []
+        for row, gain in zip(rows, gains, strict=True):
+            right = [row["candidates"][number] for number in np.flatnonzero(gain)]
+            alone = [{"context": row["context"], "candidates": [text], "label": 0} for text in right]
+            cosines.append(evaluate(model, alone, timed=0).metrics["cosine"])
+        assert report.metrics["cosine"] == pytest.approx(np.mean(cosines), abs=1e-6)
+
+
+def test_a_list_of_right_numbers_is_as_good_as_a_mark_for_each(tokenizer: TextTokenizer) -> None:
+    rows = rows_of_candidates()
+    listed = [{**row, "label": [row["label"]]} for row in rows]
+    marked = [{**row, "label": None, "labels": [number == row["label"] for number in range(12)]} for row in rows]
+    model = ranker(tokenizer, "bi")
+    found = [evaluate(model, one, timed=0).metrics for one in (rows, listed, marked)]
+    assert found[0] == found[1] == found[2]
+
+
+def test_all_responses_of_a_pair_are_right_and_others_are_drawn() -> None:
+    pairs: list[dict[str, Any]] = [*PAIRS[:20], {"context": "x", "response": [PAIRS[3]["response"], "new", "new"]}]
+    asked = questions(RankingReader(), as_rows(pairs), 5)
+    assert asked[:20] != questions(RankingReader(), as_rows(pairs[:20]), 5)  # "new" may be drawn too
+    last = asked[-1]
+    assert last.candidates[:2] == [PAIRS[3]["response"], "new"]
+    assert last.gains == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert len(set(last.candidates)) == 6
+
+
+def test_a_column_that_looks_like_a_label_is_named_once(tokenizer: TextTokenizer) -> None:
+    model = ranker(tokenizer, "bi")
+    rows = [{**row, "label": number % 2} for number, row in enumerate(PAIRS)]
+    with pytest.warns(UserWarning, match="example 2: 'label' is not read") as caught:
+        evaluate(model, [PAIRS[0], *rows], timed=0)
+    (warning,) = caught
+    assert "(here and in 36 more rows); the response of a pair counts as right: remove wrong pairs" in str(
+        warning.message
+    )
+    marked = [{**row, "relevance": [1]} for row in rows_of_candidates()]
+    with pytest.warns(UserWarning, match="'relevance' is not read .*'label' or 'labels' tells which"):
+        evaluate(model, marked, timed=0)
+
+
 def as_rows(values: list[dict[str, Any]]) -> list[Row]:
     return [Row(f"rows:{number}", one) for number, one in enumerate(values, start=1)]
 
@@ -104,10 +163,10 @@ def test_a_pair_is_judged_among_responses_that_are_drawn_the_same_every_time() -
     assert first != questions(RankingReader(), rows, 10, seed=2)
     known = {row.values["response"] for row in rows}
     for row, question in zip(rows, first, strict=True):
-        assert question.candidates[question.right] == row.values["response"]
+        assert [question.candidates[one] for one in question.right] == [row.values["response"]]
         assert len(set(question.candidates)) == len(question.candidates) == 10
         assert set(question.candidates) <= known
-    assert len({tuple(sorted(set(one.candidates) - {one.candidates[one.right]})) for one in first}) > 30
+    assert len({tuple(sorted(set(one.candidates[1:]))) for one in first}) > 30
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -218,7 +277,9 @@ def test_among_says_how_many_candidates_a_pair_gets(folder: Path) -> None:
         ({"candidates": ["x", "y"], "label": 0}, ":2: no 'context' here"),
         ({"context": "a"}, ":2: no 'response' here"),
         ({"context": "a", "response": ""}, ":2: 'response' is empty"),
-        ({"context": "a", "response": ["x", "y"]}, ":2: 'response' "),
+        ({"context": "a", "response": ["x", ""]}, ":2: 'response' holds an empty text"),
+        ({"context": "a", "response": ["x", 7]}, ":2: 'response' is neither a text nor a list of texts"),
+        ({"context": "a", "response": []}, ":2: 'response' is empty"),
     ],
 )
 def test_a_row_that_cannot_be_judged_is_named_with_its_line(folder: Path, row: dict[str, Any], said: str) -> None:

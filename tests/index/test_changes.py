@@ -203,7 +203,7 @@ def test_an_update_by_plain_lines_changes_the_lines_that_differ(
     read.clear()
     assert index.update(["one", "seven", "three", "four"]) == 2
     assert read == ["seven", "four"]
-    assert {hit.id: hit.text for hit in index.search("one")} == {1: "one", 2: "seven", 3: "three", 4: "four"}
+    assert {hit.id: hit.text for hit in index.search("one")} == {0: "one", 1: "seven", 2: "three", 3: "four"}
 
 
 @pytest.mark.parametrize("ids", [["nobody"], [1, 2, 99], [1, "2"]])
@@ -218,37 +218,37 @@ def test_removing_an_id_that_is_not_there_removes_nothing(tmp_path: Path, ranker
 def test_adding_an_id_that_is_there_adds_nothing(tmp_path: Path, ranker: Ranker, read: list[str]) -> None:
     index = Index.build(tmp_path / "index", ranker, TEXTS[:5])
     read.clear()
-    rows = [{"text": TEXTS[id], "id": id} for id in range(90, 4, -1)]
+    rows = [{"text": TEXTS[id], "id": id} for id in range(90, 3, -1)]
     file = write_jsonl(tmp_path / "a.jsonl", rows)
-    with pytest.raises(TwofoldError, match=rf"{file}:86: the id 5 is there already"):
+    with pytest.raises(TwofoldError, match=rf"{file}:87: the id 4 is there already"):
         index.add(file)
     assert read == []
     assert len(index) == len(index.search("one")) == 5
 
 
-@pytest.mark.parametrize("rows", [[{"text": "a"}, {"text": "b", "id": 1}], [{"text": "a", "id": 2}, {"text": "b"}]])
+@pytest.mark.parametrize("rows", [[{"text": "a"}, {"text": "b", "id": 0}], [{"text": "a", "id": 1}, {"text": "b"}]])
 def test_an_id_that_is_the_number_of_another_row_is_an_error(
     tmp_path: Path, ranker: Ranker, rows: list[dict[str, Any]]
 ) -> None:
-    with pytest.raises(TwofoldError, match=r"text 2: the id . is that of text 1"):
+    with pytest.raises(TwofoldError, match=r"texts\[1\]: the id . is that of texts\[0\]"):
         Index.build(tmp_path / "index", ranker, rows)
     index = Index.build(tmp_path / "other", ranker, [{"text": "c", "id": "c"}])
-    with pytest.raises(TwofoldError, match=r"text 2: the id . is that of text 1"):
+    with pytest.raises(TwofoldError, match=r"texts\[1\]: the id . is that of texts\[0\]"):
         index.add(rows)
-    with pytest.raises(TwofoldError, match=r"text 2: the id . is that of text 1"):
+    with pytest.raises(TwofoldError, match=r"texts\[1\]: the id . is that of texts\[0\]"):
         index.update(rows)
     assert len(index) == 1
 
 
 def test_an_index_from_which_all_went_answers_nothing_and_takes_more(tmp_path: Path, ranker: Ranker) -> None:
     index = Index.build(tmp_path / "index", ranker, TEXTS[:5])
-    index.remove(range(1, 6))
+    index.remove(range(5))
     check(index, {}, ranker)
     index.compact()
     assert index.info()["shards"] == 0
     check(index, {}, ranker)
     index.add(TEXTS[5:8])
-    check(index, {id: (TEXTS[4 + id], {}) for id in (1, 2, 3)}, ranker)
+    check(index, {id: (TEXTS[5 + id], {}) for id in range(3)}, ranker)
 
 
 def test_a_model_changed_since_then_is_refused(tmp_path: Path, tokenizer: TextTokenizer, ranker: Ranker) -> None:
@@ -289,7 +289,7 @@ def test_a_build_cut_short_goes_on_only_with_the_same_texts(
     for texts, stored in ((["one", "two"], "float32"), (TEXTS[:40], "float16")):
         with pytest.raises(TwofoldError, match="was begun with other texts or settings"):
             Index.build(folder, ranker, texts, stored)
-    check(Index.build(folder, ranker, TEXTS[:40]), {id: (TEXTS[id - 1], {}) for id in range(1, 41)}, ranker)
+    check(Index.build(folder, ranker, TEXTS[:40]), dict(enumerate((text, {}) for text in TEXTS[:40])), ranker)
 
 
 def test_plain_texts_whose_addition_was_cut_short_are_not_added_twice(
@@ -303,7 +303,42 @@ def test_plain_texts_whose_addition_was_cut_short_are_not_added_twice(
             index.add(TEXTS[5:40])
     assert 5 < len(index) < 40
     index.add(TEXTS[5:40])
-    content: Content = {id: (TEXTS[id - 1], {}) for id in range(1, 41)}
+    content: Content = {id: (text, {}) for id, text in enumerate(TEXTS[:40])}
     check(index, content, ranker)
     index.add(TEXTS[5:40])  # done once, the same again is new
     assert len(index) == 75
+
+
+def test_a_bare_text_is_not_a_list_of_ids_or_contexts(tmp_path: Path, ranker: Ranker) -> None:
+    index = Index.build(tmp_path / "index", ranker, [{"id": one, "text": one} for one in "123"])
+    for call in (
+        lambda: index.remove("12"),
+        lambda: index.search("one", exclude="12"),
+        lambda: index.search_many("text"),
+        lambda: index.given_ids("12"),
+    ):
+        with pytest.raises(TwofoldError, match="one text, where a list is wanted; put it in brackets"):
+            call()
+    for wrong in (None, 7, {"1": 2}):
+        with pytest.raises(TwofoldError, match=r"ids: .*, where a list is wanted"):
+            index.remove(wrong)  # type: ignore[arg-type]
+    assert len(index) == 3
+
+
+def test_texts_of_a_list_are_numbered_from_0_and_on(tmp_path: Path, ranker: Ranker) -> None:
+    index = Index.build(tmp_path / "index", ranker, iter(TEXTS[:3]))  # type: ignore[arg-type]
+    index.add([*TEXTS[3:4], "", TEXTS[5]])
+    assert content_of(index) == {id: (TEXTS[id], {}) for id in (0, 1, 2, 3, 5)}
+    other = Index.build(tmp_path / "other", ranker, [{"id": "a", "text": "one"}])
+    other.add(["two"])
+    assert {hit.id for hit in other.search("one")} == {"a", 0}
+
+
+def test_rows_of_a_file_without_ids_are_named_by_their_lines(tmp_path: Path, ranker: Ranker) -> None:
+    table, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    table.write_text('text,n\n"one\ntwo",1\n\nthree,2\n')
+    lines.write_text('\n{"text": "one"}\n\n{"text": "two"}\n')
+    index = Index.build(tmp_path / "index", ranker, table)
+    assert {hit.id: hit.text for hit in index.search("one")} == {2: "one\ntwo", 5: "three"}
+    index.add(lines)
+    assert {hit.id: hit.text for hit in index.search("one")} == {2: "one\ntwo", 5: "three", 7: "one", 9: "two"}

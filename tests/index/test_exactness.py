@@ -144,7 +144,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_index_answers_as_its_ranker_does(tmp_path: Path, tokenizer: TextTokenizer, name: str) -> None:
     ranker = ranker_of(tokenizer, **SETTINGS[name])
-    texts = dict(enumerate(TEXTS[:300], start=1))
+    texts = dict(enumerate(TEXTS[:300]))
     with Index.build(tmp_path / "index", ranker, TEXTS[:300]) as index:
         contexts: list[str | list[str]] = ["seven hundred", "one", ["삼백", "two", "nine"], "nine " * 50]
         for context, together in zip(contexts, index.search_many(contexts, 7), strict=True):
@@ -173,7 +173,7 @@ def test_several_shards_are_searched_as_one_over_vectors_as_they_are_stored(
     truth = scores_of(ranker.head, kind, context, vectors.astype(np.float32).astype(stored))
     with Index.build(tmp_path / "index", ranker, TEXTS, stored) as index:
         for k in (1, 10, 1000):
-            check_hits(index.search("seven hundred", k), dict(enumerate(truth.tolist(), start=1)), k)
+            check_hits(index.search("seven hundred", k), dict(enumerate(truth.tolist())), k)
         assert index.info()["stored"] == stored
 
 

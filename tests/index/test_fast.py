@@ -109,7 +109,7 @@ def test_a_fast_search_among_few_scores_all_and_is_exact(
     index = Index.build(tmp_path / "index", ranker, TEXTS[:100])
     hits = index.search("one", 10, mode="fast")
     assert hits.exact is True
-    check_hits(hits, truth_of(ranker, "one", dict(enumerate(TEXTS[:100], start=1))), 10)
+    check_hits(hits, truth_of(ranker, "one", dict(enumerate(TEXTS[:100]))), 10)
 
 
 @pytest.mark.parametrize("codes", ["dispersed", "opposite", "masked"])

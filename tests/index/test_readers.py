@@ -42,18 +42,18 @@ def ids_of(hits: Hits) -> set[Any]:
 
 def test_a_reader_sees_what_another_index_object_changes(folder: Path, ranker: Ranker) -> None:
     reader, other = Index(folder, ranker), Index(folder, ranker)
-    assert ids_of(reader.search(CONTEXT, 100)) == set(range(1, 21))
+    assert ids_of(reader.search(CONTEXT, 100)) == set(range(20))
     other.add([{"text": "one", "id": "new", "lang": "en"}])
     assert len(reader) == 21
     assert ids_of(reader.search(CONTEXT, 100, 'lang = "en"')) == {"new"}
-    other.remove([1, 20])
-    assert ids_of(reader.search(CONTEXT, 100)) == {*range(2, 20), "new"}
+    other.remove([0, 19])
+    assert ids_of(reader.search(CONTEXT, 100)) == {*range(1, 19), "new"}
     other.update([{"text": "two", "id": "new", "lang": "ko"}])
     assert ids_of(reader.search(CONTEXT, 100, 'lang = "en"')) == set()
     (hit,) = reader.search(CONTEXT, 100, 'lang = "ko"')
     assert (hit.id, hit.text) == ("new", "two")
     other.compact()
-    assert ids_of(reader.search(CONTEXT, 100)) == {*range(2, 20), "new"}
+    assert ids_of(reader.search(CONTEXT, 100)) == {*range(1, 19), "new"}
     other.update([{"text": "two", "id": "new", "lang": "fr"}])
     assert ids_of(reader.search(CONTEXT, 100, 'lang = "ko"')) == set()
 
@@ -77,7 +77,7 @@ def test_a_search_begun_before_a_change_belongs_to_one_moment(
         return real()
 
     monkeypatch.setattr(index, "_now", now)
-    texts = dict(enumerate(TEXTS[:20], start=1))
+    texts = dict(enumerate(TEXTS[:20]))
     hits = index.search(CONTEXT, 100)
     assert ids_of(hits) == set(texts)
     check_hits(hits, truth_of(ranker, CONTEXT, {hit.id: hit.text for hit in hits}), 100)
@@ -139,7 +139,7 @@ def test_whoever_comes_second_waits_and_says_so_after_a_while(
 def test_threads_that_search_while_others_change_see_no_wrong_answer(
     folder: Path, ranker: Ranker, seconds: float
 ) -> None:
-    # Ids 1..20 stay; 1 and 2 change their texts; 100.. come and go.
+    # Ids 0..19 stay; 0 and 1 change their texts; 100.. come and go.
     moving = TEXTS[100:140]
     texts = [*TEXTS[:20], *moving, *TEXTS[50:60]]
     score = truth_of(ranker, CONTEXT, dict(zip(texts, texts, strict=True)))
@@ -158,7 +158,7 @@ def test_threads_that_search_while_others_change_see_no_wrong_answer(
                     there.remove(id := draw.choice(sorted(there)))
                     own.remove([id])
                 case "update":
-                    own.update([{"id": 1 + seed, "text": draw.choice(TEXTS[50:60])}])
+                    own.update([{"id": seed, "text": draw.choice(TEXTS[50:60])}])
                 case "compact":
                     own.compact()
 
@@ -166,19 +166,19 @@ def test_threads_that_search_while_others_change_see_no_wrong_answer(
         while not stop.is_set():
             whole, some = index.search(CONTEXT, 100), index.search(CONTEXT, 5)
             found = {hit.id: hit for hit in whole}
-            if len(found) != len(whole) or not found.keys() >= set(range(1, 21)):
+            if len(found) != len(whole) or not found.keys() >= set(range(20)):
                 wrong.append(f"lost or doubled: {[hit.id for hit in whole]}")
             for hits in (whole, some):
                 for hit in hits:
                     if abs(score[hit.text] - hit.score) > 1e-4:
                         wrong.append(f"score of {hit}")
-                    known = TEXTS[hit.id - 1] if hit.id <= 20 else moving[hit.id - 100]
-                    if hit.text != known and not (hit.id <= 2 and hit.text in TEXTS[50:60]):
+                    known = TEXTS[hit.id] if hit.id < 20 else moving[hit.id - 100]
+                    if hit.text != known and not (hit.id < 2 and hit.text in TEXTS[50:60]):
                         wrong.append(f"text of {hit}")
                 scores = [hit.score for hit in hits]
                 if any(after > before + 1e-4 for before, after in itertools.pairwise(scores)):
                     wrong.append(f"order of {scores}")
-            better = {id for id in range(3, 21) if score[TEXTS[id - 1]] > some[-1].score + 1e-4}
+            better = {id for id in range(2, 20) if score[TEXTS[id]] > some[-1].score + 1e-4}
             if len(some) != 5 or not better <= ids_of(some):
                 wrong.append(f"left out: {better - ids_of(some)}")
 

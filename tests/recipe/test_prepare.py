@@ -117,6 +117,58 @@ def test_negatives_may_come_from_a_corpus_alone(tmp_path: Path, miner: Ranker, s
     assert [row["negatives"] for row in found] == [one[:5] for one in wrong_ones(miner, corpus, similar)]
 
 
+def test_no_right_response_of_a_row_is_mined_for_it(tmp_path: Path, miner: Ranker) -> None:
+    several: list[dict[str, Any]] = [
+        {"context": row["context"], "response": [row["response"], ROWS[number + 1]["response"], f"new {number}"]}
+        for number, row in enumerate(ROWS[:20])
+    ]
+    found = mined(tmp_path / "run", several, count=200, depth=200, similar=1.0)
+    assert [row["response"] for row in found] == [row["response"] for row in several]
+    corpus = {text_key(text) for row in several for text in row["response"]}
+    for row in found:
+        right = {text_key(text) for text in row["response"]}
+        wrong = {text_key(text) for text in row["negatives"]}
+        known = {
+            text_key(text)
+            for other in several
+            if text_key(other["context"]) == text_key(row["context"])
+            for text in other["response"]
+        }
+        assert right <= known
+        assert not wrong & known
+        assert wrong | known == corpus
+
+
+def test_what_is_like_any_right_response_is_not_mined(tmp_path: Path, miner: Ranker, similar: float) -> None:
+    several: list[dict[str, Any]] = [
+        {"context": f"{row['context']} {number}", "response": [row["response"], ROWS[number + 1]["response"]]}
+        for number, row in enumerate(ROWS[:30])
+    ]
+    found = mined(tmp_path / "run", several, count=200, depth=200, similar=similar)
+    left_out = 0
+    for row in found:
+        near = cosines(miner, row["response"], row["negatives"])
+        assert (near <= similar).all()
+        everything = cosines(miner, row["response"], RESPONSES)
+        left_out += int(((everything[0] <= similar) & (everything[1] > similar)).sum())
+    assert left_out
+
+
+def test_a_teacher_scores_every_right_response(tmp_path: Path, miner: Ranker) -> None:
+    rows: list[dict[str, Any]] = [
+        {"context": row["context"], "response": [row["response"], f"new {number}"]}
+        for number, row in enumerate(ROWS[:9])
+    ]
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
+    settings = {"teacher": {"model": str(tmp_path / "miner"), "negatives": 3}, "loss": {"teacher": "kl"}}
+    RankingRecipe.of(recipe(path, **settings)).prepare(tmp_path)
+    for row in prepared(tmp_path):
+        assert len(row["negatives"]) == 3
+        assert not set(row["negatives"]) & set(row["response"])
+        texts = [*row["response"], *row["negatives"]]
+        assert row["scores"] == pytest.approx(miner.score([row["context"]], texts)[0].tolist(), abs=1e-5)
+
+
 def test_mining_follows_its_seed(tmp_path: Path, miner: Ranker) -> None:
     first = mined(tmp_path / "a", ROWS, count=3, depth=20)
     assert first == mined(tmp_path / "b", ROWS, count=3, depth=20)

@@ -97,6 +97,33 @@ def test_a_cross_encoder_learns_from_rows_of_candidates(tmp_path: Path) -> None:
     assert evaluate(tmp_path / "run", dev, timed=0).metrics["r@1"] > 0.9
 
 
+@pytest.mark.parametrize("kind", ["bi", "cross"])
+def test_rows_with_several_right_responses_are_learned_and_judged(tmp_path: Path, kind: str) -> None:
+    rows = [
+        {
+            "context": row["context"],
+            "response": [f"r{row['label']} y{number}" for number in (0, 2, 3)],
+            "negatives": [text for text in row["candidates"] if not text.startswith(f"r{row['label']}")],
+        }
+        for row in classes(80, 1)
+    ]
+    rows += [{**row, "label": None, "labels": [row["label"]]} for row in classes(40, 2)]
+    path, dev = write_jsonl(tmp_path / "rows.jsonl", rows), write_jsonl(tmp_path / "dev.jsonl", classes(30, 3))
+    settings = {"max_steps": 150, "learning_rate": 1e-2, "negatives": 4, "log_every": 150, "evaluate_every": 150}
+    train(Recipe.of(recipe(path, kind, data={"dev": dev}, train=settings)), tmp_path / "run")
+    assert evaluate(tmp_path / "run", dev, timed=0).metrics["r@1"] > 0.8
+
+
+def test_a_column_that_looks_like_a_label_is_named_before_the_training(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{**row, "Label": number % 2} for number, row in enumerate(pairs(20, 1))]
+    path = write_jsonl(tmp_path / "rows.jsonl", [*pairs(3, 2), *rows])
+    for run in ("first", "again"):  # the second time the rows come from the cache
+        with pytest.warns(UserWarning, match="'label' is not read") as caught:
+            train(Recipe.of(recipe(path, "bi", data={"held_out": 10}, train={"max_steps": 1})), tmp_path / run)
+        (warning,) = caught
+        assert str(warning.message).startswith(f"{path}:4: 'label' is not read (here and in 19 more rows); ")
+
+
 def test_the_first_of_the_best_models_is_kept(tmp_path: Path) -> None:
     rows, dev = write_pairs(tmp_path, 132), write_jsonl(tmp_path / "dev.jsonl", pairs(40, seed=2))
     settings = {"max_steps": 60, "evaluate_every": 10, "schedule": "constant", "warmup": 0, "learning_rate": 1e-2}
@@ -248,7 +275,7 @@ def refusal(folder: Path, content: dict[str, Any]) -> str:
     [
         ({"context": "w1"}, "no 'response' here"),
         ({"context": "", "response": "r1"}, "'context' is empty"),
-        ({"context": "w1", "response": ["r1", "r2"]}, "'response' "),
+        ({"context": "w1", "response": ["r1", ""]}, "'response' "),
         ({"context": "w1", "response": "r1", "negatives": "r2"}, "'negatives' is not a list of texts"),
         ({"context": "w1", "response": "r1", "negatives": [2]}, "'negatives' is not a list of texts"),
         ({"context": "w1", "response": "r1", "negatives": ["\ud83d"]}, "'negatives' holds half a character"),

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.conftest import decoder, encoder
-from tests.rankers import GIVEN, PAIRS, batch_of, gradients, small_ranker
+from tests.rankers import GIVEN, PAIRS, SEVERAL, batch_of, gradients, small_ranker
 from twofold.data.tokenizer import TextTokenizer
 from twofold.model import RankingLoss
 from twofold.recipe import Recipe, train
@@ -46,6 +46,9 @@ CASES = {
     "bi-towers": Case("bi", GIVEN, separate=True, twice=True),
     "poly": Case("poly", GIVEN[:4], {"attention": "multihead", "heads": 2}),
     "poly-odd-twice": Case("poly", GIVEN, {"code_kind": "first"}, twice=True),
+    "bi-several": Case("bi", SEVERAL, loss=TEACHER),
+    "poly-several-twice": Case("poly", SEVERAL, loss=TEACHER, twice=True),
+    "cross-several": Case("cross", SEVERAL),
     "cross-odd": Case("cross", PAIRS),
     "cross-odd-twice": Case("cross", PAIRS, twice=True),
 }

@@ -89,13 +89,15 @@ def evaluate(
 
 def _judge_ranker(model: Any, rows: list[Any], corpus: str | None, among: int) -> Any:
     from twofold.data.candidates import read_candidates
+    from twofold.data.ranking import warn_of_unread_rows
     from twofold.evaluation import evaluate as judge
     from twofold.evaluation.retrieval import measure
     from twofold.progress import bar
 
     if corpus is None:
+        warn_of_unread_rows(model.reader, rows)
         with bar("evaluating", len(rows)) as progress:
             return judge(model, rows, progress=progress, candidates=among)
-    texts = list(read_candidates(corpus))
+    texts = list(read_candidates(corpus, blank=True))
     with bar("reading the corpus", len(texts)) as progress:
         return measure(model, rows, texts, progress)

@@ -32,7 +32,7 @@ def rank(
       twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
     """
     from twofold import api
-    from twofold.data.candidates import read_candidates
+    from twofold.data.candidates import check_ids, read_candidates
     from twofold.model.cascade import cascade
     from twofold.progress import bar
 
@@ -40,6 +40,7 @@ def rank(
     first = api.load_ranker(model, device, allow_code)
     rankers = [(api.load_ranker(name, device, allow_code), number) for name, number in further]
     read = list(read_candidates(candidates))
+    check_ids(read)
     turns = list(context)
     first.check_context(turns)
     with bar("reading candidates", len(read), show=len(read) > 1000) as progress:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twofold.data.files import Row, Where, read_rows
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, as_list, check_text
 from twofold.types import Example
 
 Texts = Where | Path | Sequence[Example | str]
@@ -21,7 +21,7 @@ class Candidate:
 
     text: str
     number: int
-    """Of its line or row, from 1."""
+    """Its line in a file, from 1, or its place in a list, from 0."""
     own_id: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else its row holds."""
@@ -29,31 +29,89 @@ class Candidate:
 
     @property
     def id(self) -> Any:
-        """Its own id, or the number of its line or row."""
+        """Its own id, or the number of its line or its place in a list."""
         return self.number if self.own_id is None else self.own_id
 
 
-def read_candidates(where: Texts) -> Iterator[Candidate]:
-    """Every candidate of a file, or of rows at hand; blank lines are passed over."""
+def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
+    """Every candidate of a file, or of rows at hand.
+
+    blank: keep rows whose text is empty; they are passed over otherwise, and blank lines of plain text always are
+    """
     found = False
-    for number, row in enumerate(_rows(where), start=1):
+    for number, row in _numbered(where):
         text = row.values.get("text")
         if not isinstance(text, str):
             raise TwofoldError(f"{row.place}: no 'text' here; give lines of text, or rows with 'text' and 'id'")
         title = row.values.get("title")
         whole = f"{title} {text}" if isinstance(title, str) and title else text
+        if not (blank or whole.strip()):
+            continue
         if whole.strip():
             Row(row.place, {"text": whole}).text("text")  # whole characters only
-            found = True
-            fields = {name: value for name, value in row.values.items() if name not in ("id", "text")}
-            yield Candidate(whole, row.line or number, row.values.get("id"), fields, row.place)
+        found = True
+        fields = {name: value for name, value in row.values.items() if name not in ("id", "text")}
+        yield Candidate(whole, number, row.values.get("id"), fields, row.place)
     if not found:
         where = where if isinstance(where, str | Path) else "the texts"
         raise TwofoldError(f"{where}: holds no candidates; give one on each line")
 
 
-def _rows(where: Texts) -> Iterable[Row]:
-    if isinstance(where, Sequence) and not isinstance(where, str):
-        shown = enumerate(where, start=1)
-        return [Row(f"text {n}", {"text": one} if isinstance(one, str) else one) for n, one in shown]
-    return read_rows(str(where) if isinstance(where, Path) else where)
+def is_file(texts: Texts) -> bool:
+    """Whether texts are read from a file, where they are numbered from 1, and not given in a list."""
+    return isinstance(texts, str | Path | Mapping)
+
+
+def at_hand(texts: Any) -> Texts:
+    """The same texts such that they can be read more than once: a file, or a list of whatever was given."""
+    given: Texts = texts if is_file(texts) else as_list(texts, "texts")
+    return given
+
+
+def given_candidates(texts: Any, ids: Any = None) -> list[Candidate]:
+    """Texts at hand, or rows with `text` and perhaps `id`, all of them kept; ids must differ from each other."""
+    given = as_list(texts, "texts")
+    if any(isinstance(one, Mapping) for one in given):
+        candidates = list(read_candidates(given, blank=True))
+    else:
+        for number, text in enumerate(given):
+            check_text(text, f"texts[{number}]")
+        candidates = [Candidate(str(text), number, place=f"texts[{number}]") for number, text in enumerate(given)]
+    if ids is not None:
+        names = as_list(ids, "ids")
+        if len(names) != len(candidates):
+            raise TwofoldError(f"ids: there are {len(names)}, but {len(candidates)} texts; give one for each text")
+        pairs = enumerate(zip(candidates, names, strict=True))
+        candidates = [Candidate(one.text, one.number, name, place=f"ids[{number}]") for number, (one, name) in pairs]
+    check_ids(candidates)
+    return candidates
+
+
+def check_ids(candidates: Iterable[Candidate]) -> None:
+    """Refuse two candidates of one id."""
+    places: dict[Any, str] = {}
+    for candidate in candidates:
+        try:
+            before = places.get(candidate.id)
+        except TypeError:
+            raise TwofoldError(
+                f"{candidate.place}: {candidate.id!r:.60} cannot be an id; give a text or a number"
+            ) from None
+        if before is not None:
+            told = f"the id {candidate.id!r:.60} is that of {before} too"
+            raise TwofoldError(f"{candidate.place}: {told}; ids must differ")
+        places[candidate.id] = candidate.place
+
+
+def _numbered(where: Texts) -> Iterable[tuple[int, Row]]:
+    """Rows with the numbers that name them where they have no id."""
+    if not is_file(where):
+        for number, one in enumerate(as_list(where, "texts")):
+            values = {"text": one} if isinstance(one, str) else one
+            if not isinstance(values, Mapping):
+                check_text(one, f"texts[{number}]")
+            yield number, Row(f"texts[{number}]", values)
+        return
+    source: Any = str(where) if isinstance(where, Path) else where
+    for number, row in enumerate(read_rows(source), start=1):
+        yield row.line or number, row

@@ -35,7 +35,7 @@ class Row:
     place: str
     values: Example
     line: int | None = field(default=None, compare=False)
-    """Of plain text its line, by which a candidate is named."""
+    """Where it begins in its file, from 1; a candidate without an id is named by it."""
 
     def text(self, column: str) -> str | list[str]:
         """The text, or the turns of a dialogue, in a column; an empty one is an error."""
@@ -147,7 +147,7 @@ def _read(path: Path) -> Iterator[Row]:
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
-    for place, line in lines_of(path):
+    for number, (place, line) in enumerate(lines_of(path), start=1):
         if not line.strip():
             continue
         try:
@@ -156,7 +156,7 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
             raise TwofoldError(f"{place}: not JSON ({error})") from None
         if not isinstance(values, dict):
             raise TwofoldError(f"{place}: not a JSON object")
-        yield Row(place, values)
+        yield Row(place, values, number)
 
 
 def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
@@ -172,12 +172,13 @@ def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
         if len(set(header)) < len(header):
             raise TwofoldError(f"{path}:1: a column name stands twice in {', '.join(header)}")
         for fields in reader:
-            place, line = f"{path}:{line}", reader.line_num + 1  # a row may run over several lines
+            begin, line = line, reader.line_num + 1  # a row may run over several lines
+            place = f"{path}:{begin}"
             if not fields:
                 continue
             if len(fields) != len(header):
                 raise TwofoldError(f"{place}: {len(fields)} fields, but {len(header)} columns ({', '.join(header)})")
-            yield Row(place, dict(zip(header, fields, strict=True)))
+            yield Row(place, dict(zip(header, fields, strict=True)), begin)
     except csv.Error as error:
         raise TwofoldError(f"{path}:{line}: not {'csv' if delimiter == ',' else 'tsv'} ({error})") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -14,18 +14,20 @@ from typing import Any, Literal
 from twofold.data.cache import Encoded
 from twofold.data.files import Row, Sources, read_rows
 from twofold.data.published import READERS
+from twofold.data.relevance import gains_of, kind_of_row, unread_columns, warn_of_unread
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 
 Form = Literal["auto", "ubuntu_v2", "convai2"]
-"""The ids of one text."""
+"""How a file was published."""
 
 
 @dataclass(frozen=True)
 class RankingReader:
     """Reads pairs, pairs with given negatives, and rows of candidates, as rows of one form.
 
-    `context` a list of turns, `response` the right text, `negatives` wrong ones, `scores` a teacher's for them all.
+    `context` a list of turns, `response` the right text, `others` further right ones if there are any, `negatives` the
+    wrong ones, `scores` a teacher's for them all in this order, `unread` columns that look like labels.
     """
 
     context: str = "context"
@@ -50,19 +52,34 @@ class RankingReader:
         """The same row in the one form."""
         values: dict[str, Any] = {"context": self.turns(row)}
         if row.values.get("candidates") is not None:
-            candidates, label = candidates_of(row)
-            order = [label, *(number for number in range(len(candidates)) if number != label)]
-            values |= {"response": candidates[label], "negatives": [candidates[number] for number in order[1:]]}
+            candidates, gains = candidates_of(row)
+            order = sorted(range(len(candidates)), key=lambda number: not gains[number])  # the right ones first
+            right = [candidates[number] for number in order if gains[number]]
+            values |= {"response": right[0], "negatives": [candidates[number] for number in order[len(right) :]]}
         else:
-            response = row.text(self.response)
-            if not isinstance(response, str):
-                raise TwofoldError(f"{row.place}: '{self.response}' is a list; it must be one text")
-            values |= {"response": response, "negatives": _texts(row, "negatives")}
-            order = list(range(1 + len(values["negatives"])))
+            right = self._responses(row)
+            values |= {"response": right[0], "negatives": _texts(row, "negatives")}
+            order = list(range(len(right) + len(values["negatives"])))
+        if len(right) > 1:
+            values["others"] = right[1:]
         if row.values.get("scores") is not None:
             scores = _numbers(row, len(order))
             values["scores"] = [scores[number] for number in order]
+        if unread := self.unread(row):
+            values["unread"] = unread
         return Row(row.place, values)
+
+    def unread(self, row: Row) -> list[str]:
+        """The columns of a row that look like labels and are not read."""
+        return unread_columns(row, kind_of_row(row), (self.context, self.response, self.preface))
+
+    def _responses(self, row: Row) -> list[str]:
+        """The right responses of a pair, none of them empty."""
+        response = row.text(self.response)
+        right = [response] if isinstance(response, str) else response
+        if not all(text.strip() for text in right):
+            raise TwofoldError(f"{row.place}: '{self.response}' holds an empty text; remove it from the list")
+        return right
 
     def turns(self, row: Row) -> list[str]:
         """The turns of the context, the preface before them."""
@@ -74,14 +91,20 @@ class RankingReader:
         return found
 
 
-def candidates_of(row: Row) -> tuple[list[str], int]:
-    """The candidates of a ranking row, and which one is right."""
-    candidates, label = _texts(row, "candidates"), row.values.get("label")
+def warn_of_unread_rows(reader: RankingReader, rows: Iterable[Row]) -> None:
+    """Say once if rows have columns that look like labels and are not read."""
+    found = [(row, names) for row in rows if (names := reader.unread(row))]
+    if found:
+        first = found[0][0]
+        warn_of_unread(first.place, [name for _, names in found for name in names], kind_of_row(first), len(found))
+
+
+def candidates_of(row: Row) -> tuple[list[str], list[float]]:
+    """The candidates of a ranking row, and how relevant each is: 0 is wrong, above 0 is right."""
+    candidates = _texts(row, "candidates")
     if not candidates:
         raise TwofoldError(f"{row.place}: 'candidates' is empty; give at least one text")
-    if type(label) is not int or not 0 <= label < len(candidates):
-        raise TwofoldError(f"{row.place}: 'label' must be from 0 to {len(candidates) - 1}, not {label!r}")
-    return candidates, label
+    return candidates, gains_of(row, len(candidates))
 
 
 @dataclass(frozen=True)
@@ -140,22 +163,24 @@ class SideField:
 
 @dataclass(frozen=True)
 class NegativesField:
-    """The given negatives of a row, one after the other, each with its length before it."""
+    """The given negatives of a row, or its other right texts, one after the other, each with its length before it."""
 
     side: SideField
+    column: str = "negatives"
 
     @property
     def dtype(self) -> str:
         return "uint32"
 
     def settings(self) -> list[Any]:
-        return ["negatives", *self.side.settings()]
+        return [self.column, *self.side.settings()]
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        texts = [text for row in rows for text in row.values["negatives"]]
-        encoded = self.side.encode_texts(texts) if texts else Encoded([], 0)
+        texts = [row.values.get(self.column, ()) for row in rows]
+        whole = [text for some in texts for text in some]
+        encoded = self.side.encode_texts(whole) if whole else Encoded([], 0)
         found = iter(encoded.ids)
-        flat = [[number for _ in row.values["negatives"] for number in _with_length(next(found))] for row in rows]
+        flat = [[number for _ in some for number in _with_length(next(found))] for some in texts]
         return Encoded(flat, encoded.cut)
 
 
@@ -178,7 +203,7 @@ class KeysField:
 
 @dataclass(frozen=True)
 class ScoresField:
-    """A teacher's scores of the response and of each negative."""
+    """A teacher's scores of the right texts and of each negative."""
 
     dtype: str = "float32"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +89,7 @@ class RankingRows:
         """The share of one process in a batch."""
         if len(rows) < moment.world:
             raise TwofoldError(f"a batch of {len(rows)} rows cannot be shared by {moment.world} processes")
-        pool = _Pool.of(self.cache, rows)
+        pool = _Pool.of(self.cache, rows, [self._taken(row, moment.epoch) for row in rows.tolist()])
         # The order of the batch is the same for any number of processes; what is gathered has their shares in turn.
         shares = [np.arange(len(rows))[rank :: moment.world] for rank in range(moment.world)]
         gathered = [np.concatenate([share, *(pool.given[row] for row in share)]) for share in shares]
@@ -108,8 +108,15 @@ class RankingRows:
             negatives=[place[pool.given[row]] for row in own],
             allowed=pool.allowed[own][:, order],
             drawn=None if drawn is None else place[drawn],
-            scores=[column["scores"].row(rows[row]) for row in own],
+            scores=[pool.scores[row] for row in own],
         )
+
+    def _taken(self, row: int, epoch: int) -> int:
+        """The number of the right text that a row learns from in an epoch: each in turn, in an order of its own."""
+        count = 1 + len(self.cache.columns["other_keys"].row(row))
+        if count == 1:
+            return 0
+        return int(np.random.default_rng([self.seed, row]).permutation(count)[epoch % count])
 
     def _draw(self, rows: NDArray[np.int64], pool: _Pool, own: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """For each context its given negatives, then others of the batch at random, as many as there are for all."""
@@ -137,24 +144,45 @@ class _Pool:
     """For each row the numbers of its given negatives."""
     allowed: NDArray[np.bool_]
     """(rows, candidates): false where a candidate may be as right as the row's response without being it."""
+    scores: list[NDArray[np.float32]]
+    """A teacher's scores of each row's response and given negatives."""
 
     @classmethod
-    def of(cls, cache: Cache, rows: NDArray[np.int64]) -> _Pool:
+    def of(cls, cache: Cache, rows: NDArray[np.int64], taken: Sequence[int]) -> _Pool:
+        """taken: for each row which of its right texts is its response now"""
         column, count = cache.columns, len(rows)
         found = [column["keys"].row(row) for row in rows]
-        texts: list[Ids] = [column["response"].row(row) for row in rows]
+        right = [
+            np.concatenate([keys[1:2], column["other_keys"].row(row)]) for keys, row in zip(found, rows, strict=True)
+        ]
+        texts: list[Ids] = [_right_text(cache, row, number) for row, number in zip(rows, taken, strict=True)]
         given = []
         for row in rows:
             negatives = list(_split(column["negatives"].row(row)))
             given.append(np.arange(len(texts), len(texts) + len(negatives)))
             texts += negatives
         contexts = np.array([one[0] for one in found], np.uint64)
-        responses = np.array([one[1] for one in found], np.uint64)
+        responses = np.array([keys[number] for keys, number in zip(right, taken, strict=True)], np.uint64)
         keys = np.concatenate([responses, *(one[2:] for one in found)])
         same = responses[:, None] == keys
         same[:, :count] |= contexts[:, None] == contexts  # the response to the same context is as right
+        for number in (number for number, own in enumerate(right) if len(own) > 1):
+            # All that is right for a context is right for it wherever it stands, and for every row of this context.
+            same[contexts == contexts[number]] |= np.isin(keys, right[number])
         same[np.arange(count), np.arange(count)] = False
-        return cls(texts, given, ~same)
+        whole = [column["scores"].row(row) for row in rows]
+        scores = [
+            np.concatenate([given_scores[number : number + 1], given_scores[len(right_keys) :]])
+            for given_scores, number, right_keys in zip(whole, taken, right, strict=True)
+        ]
+        return cls(texts, given, ~same, scores)
+
+
+def _right_text(cache: Cache, row: int, number: int) -> Ids:
+    """The ids of one of a row's right texts."""
+    if number == 0:
+        return cache.columns["response"].row(row)
+    return list(_split(cache.columns["others"].row(row)))[number - 1]
 
 
 def _split(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:

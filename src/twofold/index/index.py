@@ -17,8 +17,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.candidates import Texts
-from twofold.errors import TwofoldError
+from twofold.data.candidates import Texts, at_hand
+from twofold.errors import TwofoldError, as_list
 from twofold.index.bounds import Floats, Rows
 from twofold.index.connections import Connections
 from twofold.index.copy import copy_index
@@ -27,7 +27,7 @@ from twofold.index.search import LEVEL, Best, Query, search
 from twofold.index.shard import MissingShardError, Shard, Shelved
 from twofold.index.store import SHARDS, Book, Entry
 from twofold.index.writer import Writer, build
-from twofold.model.candidates import Text
+from twofold.model.candidates import Text, as_k
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits
@@ -79,22 +79,22 @@ class Index:
 
         name: under which the model will be found again; show: a bar
         """
-        build(Path(folder), model, name, texts, stored, show)
+        build(Path(folder), model, name, at_hand(texts), stored, show)
         return cls(folder, model)
 
     # --- changes ---
 
     def add(self, texts: Texts, show: bool = False) -> int:
         """New candidates; an id that is there already is an error. Plain texts are numbered on."""
-        return Writer(self.folder, self.model).add(texts, show)
+        return Writer(self.folder, self.model).add(at_hand(texts), show)
 
     def update(self, texts: Texts, show: bool = False) -> int:
         """Candidates in the place of those of the same id, new ids added; unchanged texts are not read again."""
-        return Writer(self.folder, self.model).update(texts, show)
+        return Writer(self.folder, self.model).update(at_hand(texts), show)
 
     def remove(self, ids: Iterable[Any]) -> int:
         """Candidates that go; an id that is not there is an error, and then none goes."""
-        return Writer(self.folder).remove(list(ids))
+        return Writer(self.folder).remove(as_list(ids, "ids"))
 
     def compact(self) -> None:
         """Write what is left into as few files as possible."""
@@ -135,12 +135,11 @@ class Index:
         mode: Literal["exact", "fast"] = "exact",
     ) -> list[Hits]:
         """The same for several contexts, which are read together."""
-        if k < 1:
-            raise TwofoldError(f"k must be at least 1, not {k}")
+        k = as_k(k)
         if mode not in ("exact", "fast"):
             raise TwofoldError(f"mode: there is no {mode!r}; give exact or fast")
-        model, excluded = self.model, list(exclude)
-        asked = [model.check_context(one) for one in contexts]
+        model, excluded = self.model, as_list(exclude, "exclude")
+        asked = [model.check_context(one) for one in as_list(contexts, "contexts")]
         start = time.perf_counter()
         read = model.embed_contexts(asked)
         shared = (time.perf_counter() - start) / len(asked)
@@ -258,7 +257,7 @@ class Index:
 
     def given_ids(self, words: Iterable[str]) -> list[Any]:
         """Ids as somebody typed them: a number is meant where no text of these digits is there."""
-        words = list(words)
+        words = as_list(words, "ids")
         texts = self._book.entries_of(words)
         return [int(one) if one not in texts and _NUMBER.fullmatch(one) else one for one in words]
 

@@ -207,9 +207,9 @@ class Book:
         return int(self._rows("SELECT count(*) FROM candidates")[0][0])
 
     def largest_number(self) -> int:
-        """The largest id that is a number."""
+        """The largest id that is a number; -1 where none is."""
         [[largest]] = self._rows("SELECT max(id) FROM candidates WHERE typeof(id) = 'integer'")
-        return int(largest or 0)
+        return -1 if largest is None else int(largest)
 
     def shards(self) -> list[ShardRecord]:
         return [

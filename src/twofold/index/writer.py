@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from twofold import storage
 from twofold.data import files
-from twofold.data.candidates import Candidate, Texts, read_candidates
+from twofold.data.candidates import Candidate, Texts, is_file, read_candidates
 from twofold.errors import TwofoldError
 from twofold.index.bounds import Floats, main_directions
 from twofold.index.shard import STORED, Fresh, Kept, Shard, ShardRecord, write_shard
@@ -77,10 +77,11 @@ def _check_folder(folder: Path) -> None:
 def source_of(texts: Texts) -> str:
     """A hash of all texts, to know them again."""
     if isinstance(texts, Path):
-        return files.fingerprint(str(texts))
+        texts = str(texts)
+    # How candidates without an id are numbered is told too: what was begun otherwise does not go on.
     if isinstance(texts, str | Mapping):
-        return files.fingerprint(texts)
-    found = hashlib.sha256()
+        return f"by line {files.fingerprint(texts)}"
+    found = hashlib.sha256(b"from 0\n")
     for one in texts:
         found.update(json.dumps(one, default=str, sort_keys=True).encode() + b"\n")
     return found.hexdigest()
@@ -138,7 +139,7 @@ class Writer:
                 start = begun[source]
                 total = survey(texts, start)
             else:
-                start = self.book.largest_number()
+                start = max(self.book.largest_number() + (0 if is_file(texts) else 1), 0)  # files count from 1
                 total = survey(texts, start)
                 for some in chunks(read_candidates(texts), start):
                     known = self.book.entries_of(list(some))

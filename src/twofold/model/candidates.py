@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from torch import Tensor
+
+from twofold.errors import TwofoldError, as_list, check_text, kind_of_value
 
 Text = str | list[str]
 """A text, or the turns of a dialogue, oldest first."""
@@ -31,6 +34,48 @@ class Candidates:
         """For each candidate the number of the first one of the same text."""
         seen: dict[str, int] = {}
         return np.array([seen.setdefault(text, number) for number, text in enumerate(self.texts)])
+
+
+def as_context(context: Any, name: str) -> Text:
+    """A text, or the list of turns of a dialogue."""
+    if isinstance(context, str):
+        check_text(context, name)
+        return context
+    if not isinstance(context, Iterable):
+        raise TwofoldError(f"{name}: {kind_of_value(context)}; give a text, or a list of turns")
+    turns = as_list(context, name)
+    for number, turn in enumerate(turns, start=1):
+        check_text(turn, f"{name}: turn {number}")
+    return turns
+
+
+def as_contexts(contexts: Any) -> list[Text]:
+    """Contexts that are read together; a text alone is refused."""
+    return [as_context(one, f"contexts[{number}]") for number, one in enumerate(as_list(contexts, "contexts"))]
+
+
+def as_pairs(pairs: Any) -> list[tuple[Text, str]]:
+    """Pairs of a context and a candidate, at least one."""
+    given = []
+    for number, pair in enumerate(as_list(pairs, "pairs")):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise TwofoldError(f"pairs[{number}]: not a pair; give (context, candidate)")
+        check_text(pair[1], f"pairs[{number}][1]")
+        given.append((as_context(pair[0], f"pairs[{number}][0]"), pair[1]))
+    if not given:
+        raise TwofoldError("pairs: empty; give at least one pair of context and candidate")
+    return given
+
+
+def as_k(k: Any) -> int:
+    """How many are wanted: a whole number, at least 1."""
+    try:
+        wanted = operator.index(k)
+    except TypeError:
+        raise TwofoldError(f"k must be a whole number, not {k!r:.40}") from None
+    if isinstance(k, bool) or wanted < 1:
+        raise TwofoldError(f"k must be at least 1, not {k}")
+    return wanted
 
 
 def different(texts: Sequence[Text]) -> tuple[list[Text], list[int]]:

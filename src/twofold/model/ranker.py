@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -16,21 +16,33 @@ from torch import Tensor, nn
 from twofold.config import RankingPart, kind_of
 from twofold.data.batches import by_length
 from twofold.data.cache import Field
+from twofold.data.candidates import given_candidates
 from twofold.data.fields import SOURCE
 from twofold.data.files import Row
-from twofold.data.ranking import KeysField, NegativesField, RankingReader, ScoresField, SideField
+from twofold.data.ranking import RankingReader, SideField
 from twofold.data.ranking_batches import RankingBatch
+from twofold.data.ranking_columns import ranking_columns
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, as_texts
 from twofold.layers.norms import BatchNorm
 from twofold.model import saved
-from twofold.model.candidates import Candidates, Text, best, different
+from twofold.model.candidates import Candidates, Text, as_context, as_contexts, as_k, as_pairs, best, different
 from twofold.model.config import MAIN, RankerConfig
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.ranking import Pieces, add_gradients, losses_of
 from twofold.progress import Report
 from twofold.results import Hit, Hits
-from twofold.types import Batch, Contexts, DecoderConfig, Encoder, EncoderConfig, Loss, RankingHead, Vocabulary
+from twofold.types import (
+    Batch,
+    Contexts,
+    DecoderConfig,
+    Encoder,
+    EncoderConfig,
+    Example,
+    Loss,
+    RankingHead,
+    Vocabulary,
+)
 
 READ_TOKENS = 1024
 """Rows × longest of one batch when reading without learning."""
@@ -131,13 +143,7 @@ class Ranker(Learner):
 
     def columns(self, reader: RankingReader) -> dict[str, Field]:
         """What of each row that `reader` reads is kept in a cache."""
-        return {
-            "context": self.contexts,
-            "response": self.candidates,
-            "negatives": NegativesField(self.candidates),
-            "keys": KeysField(reader),
-            "scores": ScoresField(),
-        }
+        return ranking_columns(self.contexts, self.candidates, reader)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -169,14 +175,13 @@ class Ranker(Learner):
 
     # --- ranking ---
 
-    def rank(self, context: Text, candidates: Sequence[str] | Candidates, k: int = 10) -> Hits:
+    def rank(self, context: Text, candidates: Iterable[str | Example] | Candidates, k: int = 10) -> Hits:
         """The k best candidates for a context, equal ones in their order; all candidates are scored."""
         start = time.perf_counter()
         chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
         if not len(chosen):
             raise TwofoldError("there are no candidates to rank; give at least one")
-        if k < 1:
-            raise TwofoldError(f"k must be at least 1, not {k}")
+        k = as_k(k)
         scores = self.score([self.check_context(context)], chosen)[0].cpu().numpy()
         scores = scores[chosen.first]  # equal texts read in different batches may differ in the last digit
         if np.isnan(scores).any():
@@ -185,20 +190,25 @@ class Ranker(Learner):
         return Hits(hits, True, (time.perf_counter() - start) * 1000)
 
     def prepare(
-        self, texts: Sequence[str], ids: Sequence[Any] | None = None, report: Report | None = None
+        self, texts: Iterable[str | Example], ids: Iterable[Any] | None = None, report: Report | None = None
     ) -> Candidates:
-        """Candidates with their vectors, computed once for many contexts."""
-        vectors = self.embed_candidates(texts, report) if texts and self.reads_alone else None
-        return Candidates(texts, ids or range(1, len(texts) + 1), vectors)
+        """Candidates with their vectors, computed once for many contexts: texts, or rows with `text` and `id`.
 
-    def embed_candidates(self, texts: Sequence[str], report: Report | None = None) -> Tensor:
+        Without an id of its own each has its place in the list, from 0.
+        """
+        given = given_candidates(texts, ids)
+        chosen = [one.text for one in given]
+        vectors = self.embed_candidates(chosen, report) if chosen and self.reads_alone else None
+        return Candidates(chosen, [one.id for one in given], vectors)
+
+    def embed_candidates(self, texts: Iterable[str], report: Report | None = None) -> Tensor:
         """(candidates, width)"""
-        ids = self.candidates.encode_texts(texts).ids
+        ids = self.candidates.encode_texts(as_texts(texts, "texts")).ids
         return self._keep(ids, self.candidate_encoder, self.head.candidate, report)[0]
 
-    def embed_contexts(self, contexts: Sequence[Text], report: Report | None = None) -> Contexts:
+    def embed_contexts(self, contexts: Iterable[Text], report: Report | None = None) -> Contexts:
         """What is kept of each context."""
-        ids = self.contexts.encode_texts(contexts).ids
+        ids = self.contexts.encode_texts(as_contexts(contexts)).ids
         return Contexts(*self._keep(ids, self.context_encoder, self.head.context, report))
 
     def embed_context(self, context: Text) -> Contexts:
@@ -206,20 +216,25 @@ class Ranker(Learner):
         return self.embed_contexts([context])
 
     @torch.no_grad()
-    def score(self, contexts: Sequence[Text], candidates: Candidates) -> Tensor:
+    def score(self, contexts: Iterable[Text], candidates: Iterable[str | Example] | Candidates) -> Tensor:
         """(contexts, candidates)"""
+        asked = as_contexts(contexts)
+        chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
+        if not asked or not len(chosen):
+            raise TwofoldError(f"there are no {'candidates' if asked else 'contexts'} to score; give at least one")
         with Evaluating(self):
             parts = []
-            if candidates.vectors is not None:
-                parts.append(self.head.score(self.embed_contexts(contexts), candidates.vectors))
+            if chosen.vectors is not None:
+                parts.append(self.head.score(self.embed_contexts(asked), chosen.vectors))
             if self.joined:
-                joint = [self._joint_pairs([(one, text) for text in candidates.texts]) for one in contexts]
+                joint = [self._joint_pairs([(one, text) for text in chosen.texts]) for one in asked]
                 parts.append(torch.stack(joint))
             return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     @torch.no_grad()
-    def score_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
+    def score_pairs(self, pairs: Iterable[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each context with the candidate beside it: (pairs,)."""
+        pairs = as_pairs(pairs)
         if not self.joined:
             return self._compare_pairs(pairs, report)
         joint = self._joint_pairs(pairs, report)
@@ -257,7 +272,7 @@ class Ranker(Learner):
 
     def check_context(self, context: Text) -> Text:
         """A context with something in it."""
-        return Row("the context", {"context": context}).text("context")
+        return Row("the context", {"context": as_context(context, "the context")}).text("context")
 
     @torch.no_grad()
     def _keep(

@@ -18,7 +18,7 @@ from torch import Tensor
 from twofold import storage
 from twofold.data.candidates import read_candidates
 from twofold.data.files import Row, Sources
-from twofold.data.ranking import RankingReader, text_key
+from twofold.data.ranking import RankingReader, text_key, warn_of_unread_rows
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.model.load import load_ranker
@@ -82,6 +82,7 @@ def prepare_rows(
     """
     rows = list(reader.read_as_given(where))
     made = [dict(reader.row(row).values) for row in rows]
+    warn_of_unread_rows(reader, rows)  # such columns are not written
     if mine:
         _mine(made, learned(len(made)), mine, seed, path.parent)
     if teacher:
@@ -96,18 +97,24 @@ def _as_given(reader: RankingReader, row: Row, values: dict[str, Any]) -> dict[s
     """A row under the columns it came from, so that whoever reads the file reads it as before."""
     columns = [name for name in (reader.context, reader.preface) if name and name in row.values]
     given = {name: row.values[name] for name in columns}
+    right = _right_texts(values)
     return {
         **given,
-        reader.response: values["response"],
+        reader.response: right if len(right) > 1 else right[0],
         **{k: values[k] for k in ("negatives", "scores") if k in values},
     }
+
+
+def _right_texts(values: dict[str, Any]) -> list[str]:
+    """All right texts of a row."""
+    return [values["response"], *values.get("others", ())]
 
 
 def _mine(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Mining, seed: int, folder: Path) -> None:
     model = load_ranker(settings.model)
     if model.joined:
         raise TwofoldError(f"mine.model={settings.model}: a cross-encoder cannot search; give a bi- or poly-encoder")
-    responses = [row["response"] for row in rows]
+    responses = [text for row in rows for text in _right_texts(row)]
     given = [one.text for one in read_candidates(settings.corpus)] if settings.corpus else []
     corpus = list(dict.fromkeys([*responses, *given]))  # the right ones too: their vectors tell near-duplicates
     place = {text: number for number, text in enumerate(corpus)}
@@ -118,7 +125,9 @@ def _mine(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Mini
         twins.setdefault(text_key(text), []).append(number)
     known: dict[int, set[int]] = {}  # texts that are right for a context, however often it stands in the file
     for row in rows:
-        known.setdefault(text_key(" \n".join(row["context"])), set()).update(twins[text_key(row["response"])])
+        known.setdefault(text_key(" \n".join(row["context"])), set()).update(
+            number for text in _right_texts(row) for number in twins[text_key(text)]
+        )
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         vectors = _on_disk(Path(temporary) / "corpus", model, corpus)
         with bar("mining negatives", len(learned)) as report:
@@ -126,9 +135,10 @@ def _mine(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Mini
                 numbers = learned[start : start + CONTEXTS]
                 block = [rows[number] for number in numbers]
                 contexts = [row["context"] for row in block]
-                right = torch.from_numpy(vectors[[place[row["response"]] for row in block]])
+                owners = torch.tensor([number for number, row in enumerate(block) for _ in _right_texts(row)])
+                right = torch.from_numpy(vectors[[place[text] for row in block for text in _right_texts(row)]])
                 left_out = [sorted(known[text_key(" \n".join(context))]) for context in contexts]
-                may = _Wrong(usable, right, settings.similar, left_out, settings.skip + settings.depth)
+                may = _Wrong(usable, right, owners, settings.similar, left_out, settings.skip + settings.depth)
                 best = may.best(model, contexts, vectors)
                 for number, row, found in zip(numbers, block, best, strict=True):
                     wrong = found[settings.skip :]
@@ -146,7 +156,9 @@ class _Wrong:
     usable: NDArray[np.bool_]
     """Which texts of the corpus may be mined at all."""
     right: Tensor
-    """(contexts, width): the vectors of the right responses."""
+    """(right texts, width): the vectors of the right responses."""
+    owners: Tensor
+    """(right texts): the number of the context each belongs to."""
     similar: float
     left_out: list[list[int]]
     """For each context the numbers of the texts that are right for it."""
@@ -166,7 +178,8 @@ class _Wrong:
             with torch.no_grad():
                 found: Tensor = model.head.score(read, part.to(model.device)).cpu()
             found[:, torch.from_numpy(~self.usable[start : start + CORPUS])] = -torch.inf
-            found[F.normalize(self.right) @ F.normalize(part).T > self.similar] = -torch.inf
+            near, columns_near = (F.normalize(self.right) @ F.normalize(part).T > self.similar).nonzero(as_tuple=True)
+            found[self.owners[near], columns_near] = -torch.inf
             here = (start <= columns) & (columns < start + CORPUS)
             found[rows[here], columns[here] - start] = -torch.inf
             top = found.topk(min(self.wanted, found.shape[1]))
@@ -178,21 +191,21 @@ class _Wrong:
 
 def _teach(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Teacher, seed: int) -> None:
     model = load_ranker(settings.model)
-    responses = list(dict.fromkeys(row["response"] for row in rows))
+    responses = list(dict.fromkeys(text for row in rows for text in _right_texts(row)))
     for number in learned:
         row = rows[number]
         if not row["negatives"]:
-            draw = np.random.default_rng([seed, number]).permutation(len(responses))[: settings.negatives + 1]
-            row["negatives"] = [responses[one] for one in draw if responses[one] != row["response"]][
-                : settings.negatives
-            ]
+            right = _right_texts(row)
+            draw = np.random.default_rng([seed, number]).permutation(len(responses))[: settings.negatives + len(right)]
+            wrong = [responses[one] for one in draw if responses[one] not in right]
+            row["negatives"] = wrong[: settings.negatives]
     with bar("asking the teacher", len(learned)) as report:
         for start in range(0, len(learned), ROWS // 8):
             block = [rows[number] for number in learned[start : start + ROWS // 8]]
-            pairs = [(row["context"], text) for row in block for text in (row["response"], *row["negatives"])]
+            pairs = [(row["context"], text) for row in block for text in (*_right_texts(row), *row["negatives"])]
             scores = iter(model.score_pairs(pairs).tolist())
             for row in block:
-                row["scores"] = [next(scores) for _ in range(1 + len(row["negatives"]))]
+                row["scores"] = [next(scores) for _ in (*_right_texts(row), *row["negatives"])]
             report(start + len(block))
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,8 +18,10 @@ from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.fields import SOURCE
 from twofold.data.files import Row
-from twofold.data.ranking import Form, RankingReader
+from twofold.data.ranking import Form, RankingReader, warn_of_unread_rows
 from twofold.data.ranking_batches import RankingRows
+from twofold.data.ranking_columns import UNREAD
+from twofold.data.relevance import kind_of_row, warn_of_unread
 from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
 from twofold.evaluation.ranking import questions
@@ -51,7 +54,7 @@ class RankingData:
     context: str = "context"
     """The column or key of the context: a text, or the turns of a dialogue."""
     response: str = "response"
-    """The column or key of the right response."""
+    """The column or key of the right response, or of a list of right ones."""
     preface: str | None = None
     """A column whose texts stand before the turns of the context, such as persona."""
     max_context: int = 100
@@ -139,10 +142,18 @@ class RankingRecipe(Recipe):
 
     def cache(self, model: Ranker) -> Cache:
         with bar("tokenising", None) as report:
-            return Cache.of(self.data.train, model.columns(self.reader), report, self.reader.read)
+            cache = Cache.of(self.data.train, model.columns(self.reader), report, self.reader.read)
+        unread = np.flatnonzero(cache.columns["unread"].lengths)
+        if len(unread):
+            first = next(islice(self.reader.read_as_given(self.data.train), int(unread[0]), None))
+            names = [UNREAD[number] for number in dict.fromkeys(cache.columns["unread"].ids.tolist())]
+            warn_of_unread(first.place, names, kind_of_row(first), len(unread))
+        return cache
 
     def split(self, cache: Cache, model: Ranker) -> Split:
         split = split_rows(self.data, cache, self.train.seed, self.reader.read_as_given)
+        if self.data.dev:  # of rows held out it was said with the rest of their file
+            warn_of_unread_rows(self.reader, split.judged)
         return dataclasses.replace(split, rows=self._learned(cache.rows))
 
     def _learned(self, count: int) -> NDArray[np.int64]:
@@ -190,4 +201,5 @@ class RankingRecipe(Recipe):
         for number, row in enumerate(self.reader.read(self.data.train), start=1):
             yield from row.values["context"]
             yield row.values["response"]
+            yield from row.values.get("others", ())
             report(number)
