@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import re
 import signal
@@ -80,6 +82,45 @@ def test_ctrl_c_saves_a_checkpoint_to_go_on_from(tmp_path: Path, recipe: dict[st
     assert checkpoint.latest(tmp_path / "run" / "checkpoints") is not None
 
 
+def test_no_model_is_claimed_that_is_not_there(tmp_path: Path, recipe: dict[str, Any]) -> None:
+    recipe["train"] |= {"max_steps": 100_000, "evaluate_every": 100_000}
+    with start(tmp_path, recipe, "run", subprocess.PIPE) as process:
+        wait_for_steps(tmp_path / "run", 2)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1].decode().splitlines()
+    assert not (tmp_path / "run" / "model").exists()
+    assert re.fullmatch(r"stopped after \d+ steps; no model was saved yet; go on with --resume", said[-1])
+
+
+def opened_by_a_reader(pipe: Path, process: subprocess.Popen[str]) -> int:
+    """The end to write of a pipe, as soon as the command has begun to read it."""
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # nobody reads yet
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.02)
+    raise AssertionError(process.communicate()[1])
+
+
+@pytest.mark.parametrize("command", ["train", "rank"])
+def test_ctrl_c_before_the_work_begins_is_one_line(tmp_path: Path, recipe: dict[str, Any], command: str) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(to_yaml({**recipe, "data": {"train": recipe["data"]["train"], "dev": str(pipe)}}), encoding="utf-8")
+    arguments = ["train", str(path), "--out", str(tmp_path / "run")]
+    if command == "rank":
+        arguments = ["rank", "default", "--candidates", str(pipe), "how much is it?"]
+    with subprocess.Popen([sys.executable, "-m", "twofold", *arguments], stderr=subprocess.PIPE, text=True) as process:
+        writer = opened_by_a_reader(pipe, process)
+        process.send_signal(signal.SIGINT)
+        try:
+            said = process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
+            os.close(writer)
+    assert (process.returncode, said) == (1, "stopped by Ctrl-C\n")
+
+
 @pytest.mark.parametrize(
     "kills", [pytest.param(10, id="10-kills"), pytest.param(100, id="100-kills", marks=pytest.mark.bench)]
 )
@@ -110,11 +151,11 @@ def test_kills_at_random_moments_change_no_loss_and_lose_no_checkpoint(
     assert logged_losses(tmp_path / "killed") == whole
 
 
-def start(folder: Path, recipe: dict[str, Any], out: str) -> subprocess.Popen[bytes]:
+def start(folder: Path, recipe: dict[str, Any], out: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     path = folder / "recipe.yaml"
     path.write_text(to_yaml(recipe), encoding="utf-8")
     command = [sys.executable, "-m", "twofold", "train", str(path), "--out", str(folder / out), "--resume"]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stderr=stderr)
 
 
 def wait_for_steps(folder: Path, step: int) -> None:

@@ -24,6 +24,9 @@ class _Group(click.Group):
             for line in str(error).splitlines():
                 click.echo(f"error: {line}", err=True)
             ctx.exit(1)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("stopped by Ctrl-C", err=True)
+            ctx.exit(1)
         except BrokenPipeError:
             sys.stderr.close()
             ctx.exit(1)

@@ -27,6 +27,7 @@ def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool, resume
     outcome = run(recipe, out, changes, resume, resume_anyway)
     if processes.is_first():
         done, further = ("done", "") if outcome.finished else ("stopped", "; go on with --resume")
-        click.echo(f"{done} after {outcome.steps:,} steps; the best model is in {out / 'model'}{further}", err=True)
+        saved = f"the best model is in {out / 'model'}" if (out / "model").exists() else "no model was saved yet"
+        click.echo(f"{done} after {outcome.steps:,} steps; {saved}{further}", err=True)
     if not outcome.finished:  # so that what a script does next does not take it for done
         raise click.exceptions.Exit(1)
