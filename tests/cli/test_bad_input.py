@@ -292,3 +292,42 @@ def test_a_full_disk_keeps_the_model_and_the_checkpoint(trained: Path, copy: Pat
     assert changed <= {"log.jsonl", "recipe.yaml"}
     resumed = CliRunner().invoke(main, arguments)
     assert resumed.exit_code == 0, resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("", "the folder to train into has no name; give one, such as --out runs/mine"),
+        ("file", "file: a file, not a folder; choose another folder"),
+        ("file/inside", "inside: cannot be written to (Not a directory); choose another folder"),
+        ("/proc/none", "/proc/none: cannot be written to (No such file or directory); choose another folder"),
+        ("nul\0", "cannot be written to (embedded null byte); choose another folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_trained_into_is_one_line(trained: Path, tmp_path: Path, out: str, said: str) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    whole = out if out in ("", "/proc/none") else f"{tmp_path}/{out}"
+    assert refusal("train", trained / "recipe.yaml", "--out", whole, keeps=tmp_path).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "said"),
+    [
+        ("--plot", "", ": a folder; name a file in it"),
+        ("--plot", "none/a.png", "/none; make it first"),
+        ("--conllu", "", ": a folder; name a file in it"),
+        ("--conllu", "none/a.conllu", "/none; make it first"),
+        ("--masks", "file", "could not be written (File exists); what was there before is kept"),
+        ("--masks", "file/inside", "could not be written (Not a directory); what was there before is kept"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_said_before_the_model_is_loaded(
+    tmp_path: Path, option: str, path: str, said: str
+) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    assert refusal("predict", "no model", "one", option, tmp_path / path, keeps=tmp_path).endswith(said)
+
+
+def test_a_demo_that_cannot_be_kept_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    assert "could not be written" in refusal("demo", "--out", tmp_path / "file", keeps=tmp_path)

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from twofold import storage
+
 ASKED = (
     "remove a folder and everything in it",
     "how many times does each word occur",
@@ -66,6 +68,9 @@ def demo(out: Path | None) -> None:
     from twofold.data.stdlib_docs import pairs, standard_library_docs
     from twofold.recipe import Recipe, train
 
+    if out:
+        with storage.writing(out):
+            out.mkdir(parents=True, exist_ok=True)
     rows = pairs(standard_library_docs())
     order = np.random.default_rng(SEED).permutation(len(rows))
     held, learned = [rows[one] for one in order[:HELD_OUT]], [rows[one] for one in order[HELD_OUT:]]
@@ -73,7 +78,6 @@ def demo(out: Path | None) -> None:
     click.echo(f"  {learned[0]['context'][0]}  →  {learned[0]['response']}\n", err=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = out or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
         file = Path(temporary) / "pairs.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in learned), encoding="utf-8")
         for name, recipe in recipes(file, folder).items():

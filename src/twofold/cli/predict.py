@@ -83,6 +83,7 @@ def predict(
         raise click.UsageError("give at least one INPUT or --file")
     if stream and (len(texts) != 1 or file or as_json):
         raise click.UsageError("--stream shows one INPUT, and not as JSON")
+    _check_outputs([path for path in (plot, conllu) if path], masks)
     loaded = api.load(model, device, allow_code)
     if not isinstance(loaded, Model):
         raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
@@ -149,6 +150,20 @@ def _lines(found: list[dict[str, Any]], named: bool) -> Iterator[str]:
 def _scores(plain: dict[str, Any], listed: bool) -> str:
     normalized = f"{plain['normalized_score']:10.3f}  " if listed else ""
     return f"{normalized}{plain['score']:8.3f}"
+
+
+def _check_outputs(files: list[Path], masks: Path | None) -> None:
+    """Say what cannot be written before the model works for it."""
+    for path in files:
+        if path.is_dir():
+            raise TwofoldError(f"{path}: a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise TwofoldError(f"{path}: there is no folder {path.parent}; make it first")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise TwofoldError(f"{path}: cannot be written to; name another file")
+    if masks:
+        with storage.writing(masks):
+            masks.mkdir(parents=True, exist_ok=True)
 
 
 def _add_to(start: int, progress: Any, number: int) -> None:

@@ -10,10 +10,10 @@ import click
 @click.command()
 @click.argument("recipe")
 @click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder for the model and its log.")
+@click.option("--out", required=True, metavar="FOLDER", help="The folder for the model and its log.")
 @click.option("--resume", is_flag=True, help="Go on with the training in --out, or begin it.")
 @click.option("--resume-anyway", is_flag=True, help="The same, also if the training data has changed since.")
-def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool, resume_anyway: bool) -> None:
+def train(recipe: str, changes: tuple[str, ...], out: str, resume: bool, resume_anyway: bool) -> None:
     """Train what RECIPE says: a YAML file, or the name of one that comes along (`twofold list`).
 
     \b
@@ -27,7 +27,11 @@ def train(recipe: str, changes: tuple[str, ...], out: Path, resume: bool, resume
     outcome = run(recipe, out, changes, resume, resume_anyway)
     if processes.is_first():
         done, further = ("done", "") if outcome.finished else ("stopped", "; go on with --resume")
-        saved = f"the best model is in {out / 'model'}" if (out / "model").exists() else "no model was saved yet"
+        saved = (
+            f"the best model is in {Path(out) / 'model'}"
+            if (Path(out) / "model").exists()
+            else "no model was saved yet"
+        )
         click.echo(f"{done} after {outcome.steps:,} steps; {saved}{further}", err=True)
     if not outcome.finished:  # so that what a script does next does not take it for done
         raise click.exceptions.Exit(1)

@@ -31,6 +31,8 @@ def train(
 
     resume_anyway: go on also if the data has changed since
     """
+    if not str(out):
+        raise TwofoldError("the folder to train into has no name; give one, such as --out runs/mine")
     resume = resume or resume_anyway
     if not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe, changes)
