@@ -245,3 +245,13 @@ def test_further_layers_are_told_from_heads() -> None:
     left_over = ["bert.layer.2.dense.weight", "layer.11.dense.weight", "head.norm.weight", "head.dense.weight"]
     assert storage.more_of_the_same(left_over, own) == left_over[:2]
     assert storage.more_of_the_same(left_over, ["norm.weight"]) == []
+
+
+def test_a_key_that_stands_twice_in_json_is_refused(tmp_path: Path) -> None:
+    assert storage.parse_json('{"a": {"b": 1}, "b": [{"a": 2}]}') == {"a": {"b": 1}, "b": [{"a": 2}]}
+    assert storage.parse_json('\ufeff{"a": 1}'.encode()) == {"a": 1}
+    with pytest.raises(ValueError, match="the key 'b' stands twice"):
+        storage.parse_json('{"a": {"b": 1, "c": 2, "b": 3}}')
+    (tmp_path / "file.json").write_text('{"a": 1, "a": 1}')
+    with pytest.raises(TwofoldError, match=r"file.json: not readable as JSON \(the key 'a' stands twice\); again"):
+        storage.read_json(tmp_path / "file.json", "again")

@@ -19,6 +19,8 @@ from twofold.errors import TwofoldError, did_you_mean
 T = TypeVar("T")
 Role = Literal["encoders", "decoders"]
 Writes = Literal["text", "order", "mask", "label", "tags", "tree", "tokens"]
+LARGEST_SIZE, MOST_LAYERS = 1 << 20, 1_000
+"""Larger numbers in a part's settings are mistakes that no memory could hold."""
 SHARES = ("dropout", "smoothing")
 """How the names of settings end that are a share of something, never all of it."""
 
@@ -173,6 +175,10 @@ def _check_numbers(part: Part) -> None:
     """In every part, whole numbers are sizes and others are shares, unless its own `Config` says more."""
     for field in _fields(part):
         value = getattr(part, field.name)
+        for number in value if isinstance(value, tuple | list) else (value,):
+            most = MOST_LAYERS if field.name in ("layers", "blocks") else LARGEST_SIZE
+            if type(number) is int and number > most:
+                raise ValueError(f"{field.name} must be at most {most:,}, not {number}")
         if type(value) is int and value < 1:
             raise ValueError(f"{field.name} must be at least 1, not {value}")
         if field.name.endswith(SHARES) and not 0 <= value < 1:

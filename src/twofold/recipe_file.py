@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,8 @@ import yaml
 from twofold.errors import TwofoldError, did_you_mean
 
 LARGEST_RECIPE = 1_000_000
+MOST_VALUES = 100_000
+"""How many values a recipe may hold, aliases written out."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -54,10 +55,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise TwofoldError(f"{path}: not readable as UTF-8 text ({error})") from error
     content = parse_yaml(text, str(path))
-    try:
-        json.dumps(content, default=str, skipkeys=True)
-    except (ValueError, RecursionError):
-        raise TwofoldError(f"{path}: an alias that contains itself") from None
     if not isinstance(content, dict):
         raise TwofoldError(f"{path}: a recipe is a mapping, for example `encoder: {{kind: rnn}}`")
     return content
@@ -66,12 +63,31 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, place: str) -> Any:
     """The value of a piece of YAML."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        content = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        count = _values(content, {})
+    except RecursionError:
+        raise TwofoldError(f"{place}: not YAML (nested too deep)") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise TwofoldError(f"{place}{where}: not YAML ({reason})") from error
+    if count > MOST_VALUES:
+        raise TwofoldError(f"{place}: more than {MOST_VALUES:,} values with its aliases written out; write fewer")
+    return content
+
+
+def _values(content: Any, counted: dict[int, int]) -> int:
+    """How many values it holds, those of an alias as often as they stand there; an alias counts once to compute."""
+    if not isinstance(content, dict | list):
+        return 1
+    if id(content) not in counted:
+        counted[id(content)] = -1  # until it is known
+        inner = content.values() if isinstance(content, dict) else content
+        counted[id(content)] = 1 + sum(_values(value, counted) for value in inner)
+    if counted[id(content)] < 0:
+        raise ValueError("an alias that contains itself")
+    return counted[id(content)]
 
 
 def to_yaml(content: Mapping[str, Any]) -> str:

@@ -79,14 +79,10 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 
 def parse_json(text: str | bytes) -> Any:
     """The value that a JSON text holds; what JSON leaves open or Python cannot hold is a ValueError with its reason."""
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=lambda digits: int(_short(digits)),
-            parse_float=_finite,
-            parse_constant=_finite,
-        )
+        return _DECODER.decode(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -107,11 +103,18 @@ def _short(digits: str) -> str:
     return digits
 
 
+def _whole(digits: str) -> int:
+    return int(_short(digits))
+
+
 def _finite(text: str) -> float:
     number = float(_short(text))
     if not math.isfinite(number):
         raise ValueError(f"{text} is no number in JSON" if text[-1].isalpha() else f"{text} is too large a number")
     return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,10 @@ from twofold.data import made
 from twofold.recipe_file import to_yaml
 
 ROWS = made.numbers(40, seed=9)
+LAUGHS = "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}' if level else 'ha'] * 9)}]\n" for level in range(12)
+).encode()
+"""Less than a kilobyte that stands for a billion values."""
 
 
 def tree(folder: Path) -> dict[Path, bytes]:
@@ -69,6 +73,9 @@ def copy(trained: Path, tmp_path: Path) -> Path:
         (b'{"source": "one", "target": "1"}\n{"source": "two"}\n', ":2: no 'target' here; this row has source"),
         (b'{"source": "one", "target": "1"}\nsource: two\n', ":2: not JSON ("),
         (b'{"source": "one", "target": "1"}\n"two"\n', ":2: not a JSON object"),
+        (b'{"source": "one", "target": "1", "source": "2"}\n', ":1: not JSON (the key 'source' stands twice)"),
+        (b'{"source": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", ":1: not JSON (nested too deep)"),
+        (b'{"source": ' + b"1" * 5000 + b"}\n", ":1: not JSON (Exceeds the limit"),
         (b'{"source": "one", "target": "1"}\n{"source": "\xff", "target": "2"}\n', ":2: not valid UTF-8"),
         (b'{"source": "one", "target": "1"}\n{"source": "", "target": "2"}\n', ":2: 'source' is empty"),
         (b'{"source": "one", "target": " "}\n', ":1: 'target' is empty"),
@@ -131,6 +138,16 @@ def test_rows_that_are_too_long_are_cut_and_counted_or_refused_as_the_recipe_say
         (["encoder.width=0"], "width"),
         (["decoder.layers=0"], "layers"),
         (["encoder.dropout=7.0"], "dropout"),
+        ([f"train.seed={2**64}"], "recipe.train: seed must be at most 9223372036854775807, not 18446744073709551616"),
+        (["train.seed=1e30"], "recipe.train.seed: 1e+30 is not a whole number"),
+        ([f"train.epochs={10**30}"], "recipe.train: epochs must be at most 1000000000000"),
+        (["encoder.width=1000000000"], "recipe.encoder: width must be at most 1,048,576, not 1000000000"),
+        (["encoder.width=1000000"], "the model does not fit into memory; lower its width or its number of layers"),
+        (["encoder.layers=1000000"], "recipe.encoder: layers must be at most 1,000, not 1000000"),
+        (["tokenizer.size=1000000000"], "recipe.tokenizer: size must be at most 4,000,000, not 1000000000"),
+        (["generate.beam=1000000000"], "recipe.generate: beam must be at most 1,000, not 1000000000"),
+        (["data.max_source=1000000000"], "recipe.data: max_source must be at most 1,000,000, not 1000000000"),
+        ([f"data.train={'[' * 50_000}"], ": not YAML (nested too deep)"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(trained: Path, tmp_path: Path, changes: list[str], said: str) -> None:
@@ -144,6 +161,9 @@ def test_a_setting_that_cannot_be_is_named(trained: Path, tmp_path: Path, change
         (b"data: [1\nencoder: 2\n", ":2: not YAML ("),
         (b"just words\n", ": a recipe is a mapping"),
         (b"data: \xff\n", ": not readable as UTF-8"),
+        (LAUGHS, ": more than 100,000 values with its aliases written out; write fewer"),
+        (b"data: &a [*a]\n", ": not YAML (an alias that contains itself)"),
+        (b"[" * 100_000, ": not YAML (nested too deep)"),
         (None, ": no such recipe"),
     ],
 )
@@ -184,6 +204,9 @@ def test_a_model_that_is_not_there_is_named(trained: Path, tmp_path: Path, comma
         (["one", "--sample", "--temperature", "0"], "temperature must be above 0"),
         (["one", "--sample", "--temperature", "nan"], "temperature must be above 0"),
         (["one", "--max-length", "0"], "max_length must be at least 1, not 0"),
+        (["one", "--sample", "--seed", "-1"], "seed must be from 0 to 9223372036854775807, not -1"),
+        (["one", "--sample", "--seed", str(2**64)], "seed must be from 0 to 9223372036854775807, not "),
+        (["one", "--beam", str(10**9)], "beam must be at most 1,000, not 1000000000"),
         (["one", "--decoder", "mian"], "the model has no decoder 'mian'; did you mean 'main'?"),
         (["one", "--device", "nonsense"], "nonsense"),
         (["one", "--plot", "picture.doc"], "picture.doc: a picture ends in one of "),

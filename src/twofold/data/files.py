@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from reprlib import repr as shown
 from typing import IO, Any
 
 from twofold.errors import TwofoldError
-from twofold.storage import sha256
+from twofold.storage import parse_json, sha256
 from twofold.types import Example
 
 Where = str | Mapping[str, str]
@@ -151,8 +150,8 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            values = parse_json(line)
+        except ValueError as error:
             raise TwofoldError(f"{place}: not JSON ({error})") from None
         if not isinstance(values, dict):
             raise TwofoldError(f"{place}: not a JSON object")

@@ -19,6 +19,8 @@ from twofold.errors import TwofoldError
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
 MASKS = (" [MASK]", " <mask>")
 """What backbones call the mask, as it is named here so that no text is taken for it."""
+MOST_TOKENS = 4_000_000
+"""The largest vocabulary; the largest that are used have 250,000."""
 ROLES = ("pad", "unknown", "start", "end", "separator")
 """What the special tokens are for, in the same order."""
 Ids = Sequence[int] | NDArray[Any]
@@ -41,6 +43,8 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         if self.size < len(SPECIAL) + 1:
             raise ValueError(f"size {self.size} leaves no room beside {len(SPECIAL)} special tokens")
+        if self.size > MOST_TOKENS:
+            raise ValueError(f"size must be at most {MOST_TOKENS:,}, not {self.size}")
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class TextTokenizer:
         """The tokenizer that `save` wrote."""
         try:
             text = path.read_text(encoding="utf-8")
-            content = json.loads(text)
+            content = storage.parse_json(text)
             if "frame" not in content:
                 return cls(Tokenizer.from_str(text), text)
             frame = Frame(**{name: tuple(ids) for name, ids in content["frame"].items()})

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_HYPOTHESES = 1_000
+LARGEST_SEED = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class GenerateOptions:
@@ -33,6 +36,10 @@ class GenerateOptions:
     def __post_init__(self) -> None:
         if self.beam < 1 or not 1 <= self.n_best <= self.beam:
             raise ValueError(f"beam {self.beam} and n_best {self.n_best}: both at least 1, n_best at most beam")
+        if self.beam > MOST_HYPOTHESES:
+            raise ValueError(f"beam must be at most {MOST_HYPOTHESES:,}, not {self.beam}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ValueError(f"seed must be from 0 to {LARGEST_SEED}, not {self.seed}")
         if self.sample and self.beam > 1:
             raise ValueError(f"sampling writes one hypothesis; set beam to 1, not {self.beam}")
         if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.no_repeat < 0:

@@ -25,6 +25,8 @@ from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
 
 ROLES: tuple[Role, Role] = ("encoders", "decoders")
+LONGEST = 1_000_000
+"""The most tokens of one text."""
 OWN_SHARE = 0.1
 """The largest share that a recipe which comes along holds out of a user's own data."""
 PREPARED = "prepared.jsonl"
@@ -37,6 +39,13 @@ class Split:
 
     rows: NDArray[np.int64]
     judged: list[Row]
+
+
+def check_lengths(data: Any, *names: str) -> None:
+    """Refuse limits of tokens that no memory could hold."""
+    for name in names:
+        if getattr(data, name) > LONGEST:
+            raise ValueError(f"{name} must be at most {LONGEST:,}, not {getattr(data, name)}")
 
 
 def held_out_rows(data: Any, count: int) -> int:

@@ -25,7 +25,7 @@ from twofold.errors import TwofoldError, listed
 from twofold.model import Model, ModelConfig
 from twofold.model.config import MaskSettings
 from twofold.progress import bar
-from twofold.recipe.base import Input, Split, held_out_rows
+from twofold.recipe.base import Input, Split, check_lengths, held_out_rows
 from twofold.recipe.pair import PairRecipe
 from twofold.recipe.text import make_tokenizers
 from twofold.training.config import PictureTrainConfig
@@ -70,6 +70,7 @@ class PictureData:
     def __post_init__(self) -> None:
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        check_lengths(self, "max_target")
         if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
             raise ValueError("held_out_share must be above 0 and at most 1")
         if self.held_out < 0 or self.max_target < 1 or not 0 <= self.prefix <= 1:

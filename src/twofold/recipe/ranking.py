@@ -27,7 +27,7 @@ from twofold.evaluation import evaluate
 from twofold.evaluation.ranking import questions
 from twofold.model import Ranker, RankerConfig, RankingLoss
 from twofold.progress import bar
-from twofold.recipe.base import PREPARED, Recipe, Split, held_out_rows
+from twofold.recipe.base import PREPARED, Recipe, Split, check_lengths, held_out_rows
 from twofold.recipe.prepare import Mining, Teacher, prepare_rows
 from twofold.recipe.text import make_tokenizers, split_rows
 from twofold.training.config import RankingTrainConfig
@@ -73,6 +73,7 @@ class RankingData:
             raise ValueError("train names no file")
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        check_lengths(self, "max_context", "max_candidate")
         if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
             raise ValueError("held_out_share must be above 0 and at most 1")
         if self.max_context < 3 or self.max_candidate < 3:

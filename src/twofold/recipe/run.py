@@ -45,7 +45,8 @@ def train(
             recipe = recipe.prepare(folder)
             # Built before the data is read in full: what does not fit is said at once.
             torch.manual_seed(recipe.train.seed)
-            model = recipe.model(folder / TOKENIZERS)
+            with _within_memory():
+                model = recipe.model(folder / TOKENIZERS)
             if fresh:
                 record(folder, fresh)
             _check_best(recipe, metric_names(model))
@@ -66,6 +67,17 @@ def _alone(folder: Path) -> Iterator[None]:
     """Keep the folder to this training: the first of its processes holds the lock for all of them."""
     with held(folder / ".lock", "training") if processes.rank() == 0 else contextlib.nullcontext():
         yield
+
+
+@contextlib.contextmanager
+def _within_memory() -> Iterator[None]:
+    """Turn a model that is too large into one line."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise TwofoldError("the model does not fit into memory; lower its width or its number of layers") from error
 
 
 def _say_split(data: Any, split: Split, count: int) -> None:

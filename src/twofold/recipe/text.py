@@ -20,7 +20,7 @@ from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
 from twofold.model import Model, ModelConfig
 from twofold.progress import bar
-from twofold.recipe.base import Split, held_out_rows
+from twofold.recipe.base import Split, check_lengths, held_out_rows
 from twofold.recipe.pair import PairRecipe
 
 
@@ -62,6 +62,7 @@ class DataConfig:
             raise ValueError("train names no file")
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        check_lengths(self, "max_source", "max_target")
         if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
             raise ValueError("held_out_share must be above 0 and at most 1")
         if self.held_out < 0 or self.max_source < 1 or self.max_target < 1:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+LARGEST_SEED = 2**63 - 1
+MOST = 10**12
+"""The largest number of steps, rows or tokens that makes sense."""
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -78,6 +82,9 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < bound:
                 raise ValueError(f"{name} must be at least {bound}, not {value}")
+            most = LARGEST_SEED if name == "seed" else MOST
+            if value is not None and value > most:
+                raise ValueError(f"{name} must be at most {most}, not {value}")
         if self.learning_rate <= 0 or not 0 <= self.average < 1 or not 0 < self.beta2 < 1:
             raise ValueError("learning_rate must be above 0, average in [0, 1), beta2 in (0, 1)")
         if not 0 < self.thawed_by <= 1 or not 0 < self.layer_decay <= 1:
