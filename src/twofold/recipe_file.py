@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from twofold.encodings import conversion
 from twofold.errors import TwofoldError, did_you_mean
 
 LARGEST_RECIPE = 1_000_000
@@ -49,10 +50,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_RECIPE:
             raise TwofoldError(f"{path}: over {LARGEST_RECIPE:,} bytes; this is not a recipe")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         raise TwofoldError(f"{path}: no such recipe; `twofold list` shows those that come along") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        remedy = conversion(path, path.read_bytes())
+        raise TwofoldError(f"{path}: not readable as UTF-8 text ({error.reason}){remedy}") from error
+    except OSError as error:
         raise TwofoldError(f"{path}: not readable as UTF-8 text ({error})") from error
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):

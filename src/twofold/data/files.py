@@ -14,6 +14,7 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import IO, Any
 
+from twofold.encodings import SAMPLE, conversion
 from twofold.errors import TwofoldError
 from twofold.storage import parse_json, sha256
 from twofold.types import Example
@@ -209,11 +210,20 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
                     raise TwofoldError(f"{path}:{number}: a line of over {LONGEST_LINE:,} bytes")
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")
+                    if b"\0" in line and (remedy := _conversion(path)):
+                        raise TwofoldError(f"{path}:1: not UTF-8{remedy}")
                 yield f"{path}:{number}", line.rstrip(b"\r\n").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise TwofoldError(f"{path}:{number}: not valid UTF-8 ({error.reason} at byte {error.start})") from None
+        said = f"{path}:{number}: not valid UTF-8 ({error.reason} at byte {error.start})"
+        raise TwofoldError(said + _conversion(path)) from None
     except (OSError, EOFError, zlib.error) as error:
         raise TwofoldError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _conversion(path: Path) -> str:
+    """How to convert a file that is not UTF-8, if that can be told."""
+    with _open(path) as file:
+        return conversion(path, file.read(SAMPLE))
 
 
 def _open(path: Path) -> IO[bytes]:
