@@ -18,7 +18,7 @@ from twofold.model import Ranker
 from twofold.training import checkpoint
 
 Content = dict[Any, str]
-ROWS = [{"id": id, "text": text} for id, text in enumerate(TEXTS[:40])]
+ROWS: list[dict[str, Any]] = [{"id": id, "text": text} for id, text in enumerate(TEXTS[:40])]
 NEW = [{"id": f"new {id}", "text": text} for id, text in enumerate(TEXTS[50:60])]
 OTHER = [{"id": id, "text": TEXTS[60 + id]} for id in range(0, 20, 3)]
 CHANGES: dict[str, Any] = {"add": NEW, "update": OTHER, "remove": list(range(5, 25)), "compact": None}
@@ -137,8 +137,8 @@ def _after_stop(out: Path, victims: Victims, recipe: dict[str, Any], right: list
     try:
         for path in sorted((out / "checkpoints").glob("step-*")):
             checkpoint.load(path)
-    except TwofoldError as error:
-        return str(error)
+    except TwofoldError as damaged:
+        return str(damaged)
     error = victims.run("train", recipe=recipe, out=str(out)).error
     if error is not None:
         return error

@@ -88,7 +88,7 @@ def _train(model: Any, recipe: dict[str, Any], out: str) -> None:
         train(Recipe.of(recipe), out, resume=True)
 
 
-TASKS = {"index": _index, "train": _train}
+TASKS: dict[str, Any] = {"index": _index, "train": _train}
 
 
 def main() -> None:
