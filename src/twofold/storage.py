@@ -193,6 +193,19 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
         raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
 
 
+def tensor_shapes(path: Path, remedy: str) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a safetensors file, from its header alone, which must fit the file's length."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (SafetensorError, OSError) as error:
+        raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
+
+
 def _beside(path: Path, ending: str) -> Path:
     whole = Path(os.path.abspath(path))  # "." has no name of its own
     return whole.with_name(f".{whole.name}{ending}")

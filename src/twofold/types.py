@@ -328,6 +328,14 @@ class RankingHead(Decoder):
         """(contexts, candidates)"""
         raise NotImplementedError
 
+    def stored(self, candidates: Tensor) -> Tensor:
+        """What an index stores of candidates: vectors whose dot products with those of `ceiling` bound their scores."""
+        return candidates
+
+    def stored_score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        """The same as `score`, of candidates as an index stores them."""
+        return self.score(contexts, candidates)
+
     def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
         """For each context and the candidate of the same row the vector that the candidate is compared with."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ from twofold.data.ranking import (
     text_key,
 )
 from twofold.data.ranking_columns import UnreadField
-from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
+from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 
 
@@ -235,12 +235,12 @@ def side(tokenizer: TextTokenizer, limit: int, keep: Any, **settings: Any) -> Si
 
 
 @pytest.mark.parametrize("separator", [None, " and "])
-@pytest.mark.parametrize("prefix", ["", "two:"])
+@pytest.mark.parametrize("prefix", ["", "two: "])
 def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
     tokenizer: TextTokenizer, separator: str | None, prefix: str
 ) -> None:
     between = [tokenizer.separator] if separator is None else tokenizer.encode([separator])[0]
-    before = tokenizer.encode([prefix])[0] if prefix else []
+    before = tokenizer.encode([prefix.strip()])[0] if prefix else []
     one, two, three = tokenizer.encode(TURNS)
     whole = [*one, *between, *two, *between, *three]
     settings: dict[str, Any] = {"prefix": prefix, "separator": separator}
@@ -254,9 +254,32 @@ def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
             assert len(encoded.ids[0]) + len(tokenizer.frame) <= limit
 
 
-def test_blanks_after_a_prefix_do_not_count(tokenizer: TextTokenizer) -> None:
-    one, other = (side(tokenizer, 20, "tail", prefix=prefix).encode_texts(["two"]).ids for prefix in ("one:", "one: "))
-    assert one == other == [tokenizer.encode(["one:"])[0] + tokenizer.encode(["two"])[0]]
+@pytest.mark.parametrize("prefix", ["one: ", "one:", "one"])
+@pytest.mark.parametrize("keep", ["head", "tail", "turns"])
+def test_a_prefix_and_the_text_behind_it_are_cut_into_tokens_as_one(
+    keep: str, prefix: str, tokenizer: TextTokenizer
+) -> None:
+    found = side(tokenizer, 20, keep, prefix=prefix).encode_texts(["two", ["two", "nine"], ""]).ids
+    joined, nine, alone = tokenizer.encode([f"{prefix}two", "nine", prefix])
+    assert found == [joined, [*joined, tokenizer.separator, *nine], alone]
+
+
+def test_a_single_text_keeps_its_beginning_and_turns_their_newest_where_both_are_asked_for(
+    tokenizer: TextTokenizer,
+) -> None:
+    text = " ".join(TURNS)
+    found = side(tokenizer, 6, "turns", prefix="two ").encode_texts([text, [text, "nine"]])
+    room = 6 - len(tokenizer.frame)
+    whole, prefix, nine = tokenizer.encode([f"two {text}", "two", "nine"])
+    turns = [*whole, tokenizer.separator, *nine]
+    assert found.cut == 2
+    assert found.ids == [whole[:room], prefix + turns[len(turns) - room + len(prefix) :]]
+
+
+def test_an_empty_text_is_the_start_where_a_tokenizer_puts_nothing_around_it(tokenizer: TextTokenizer) -> None:
+    bare = TextTokenizer.train(["a b c"], TokenizerConfig(size=20))
+    bare.frame = Frame()
+    assert side(bare, 9, "head").encode_texts(["", "a"]).ids == [[bare.start], bare.encode(["a"])[0]]
 
 
 def test_a_limit_without_room_for_the_text_itself_is_refused(tokenizer: TextTokenizer) -> None:

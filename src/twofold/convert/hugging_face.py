@@ -27,7 +27,7 @@ def read(source: Path, settings: Settings) -> Found:
         raise TwofoldError(f"{source / CONFIG}: has no model_type; say --kind bert or --kind gpt2")
     if settings.kind not in (None, kind):
         raise TwofoldError(f"{source}: holds {kind}, and --kind says {settings.kind}; leave --kind away")
-    tensors, misfits = _weights(source)
+    tensors, misfits = weights(source)
     return Found(
         format="transformers",
         config={**config, "model_type": kind},
@@ -37,7 +37,7 @@ def read(source: Path, settings: Settings) -> Found:
     )
 
 
-def _weights(source: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
+def weights(source: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
     """All tensors, and the names that the list of the files and the files themselves do not agree on."""
     for whole in WHOLE:
         listed = source / f"{whole}.index.json"

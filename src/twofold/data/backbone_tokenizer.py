@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tokenizers import normalizers
+
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
 
@@ -18,8 +20,13 @@ SPECIAL = {
 """For each role the tokens that may fill it, best first; GPT-2 has one for all, and its padding is masked anyway."""
 
 
-def read_backbone_tokenizer(name: str, folder: str, remedy: str) -> TextTokenizer:
-    """The tokenizer in a folder or of a hub id; messages name it `name`, and the `remedy` where there is none."""
+def read_backbone_tokenizer(
+    name: str, folder: str, remedy: str, start: bool = True, lowercase: bool = False
+) -> TextTokenizer:
+    """The tokenizer in a folder or of a hub id; messages name it `name`, and the `remedy` where there is none.
+
+    start: put the start token before texts where the tokenizer puts nothing around them
+    """
     from transformers import AutoTokenizer
 
     found: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -35,10 +42,13 @@ def read_backbone_tokenizer(name: str, folder: str, remedy: str) -> TextTokenize
         if token is None:
             raise TwofoldError(f"{name}: its tokenizer has no token that could serve as {role}")
         special[role] = str(token)
-    return _unmistakable(backend, special, _frame(name, found, special))
+    if lowercase:
+        normalizer = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer])
+    return _unmistakable(backend, special, _frame(name, found, special, start))
 
 
-def _frame(name: str, tokenizer: Any, special: dict[str, str]) -> Frame:
+def _frame(name: str, tokenizer: Any, special: dict[str, str], always: bool) -> Frame:
     """What the tokenizer puts around one text and between two, seen from what it does to a made-up pair."""
     alone, pair = tokenizer("first"), tokenizer("first", "second")
     texts, both = alone.sequence_ids(0), pair.sequence_ids(0)
@@ -49,7 +59,7 @@ def _frame(name: str, tokenizer: Any, special: dict[str, str]) -> Frame:
     before, after = ids[: texts.index(0)], ids[len(texts) - texts[::-1].index(0) :]
     between = pair["input_ids"][len(both) - both[::-1].index(0) : both.index(1)]
     # GPT-2 puts nothing anywhere, but an empty text must be something to read, and two texts must not run together.
-    return Frame(tuple(before or ([] if after else [start])), tuple(between or [separator]), tuple(after))
+    return Frame(tuple(before or ([] if after or not always else [start])), tuple(between or [separator]), tuple(after))
 
 
 def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTokenizer:

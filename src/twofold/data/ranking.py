@@ -115,9 +115,11 @@ class SideField:
     tokenizer: TextTokenizer
     limit: int
     """The most tokens, those of the frame included."""
-    keep: Literal["head", "tail"]
-    """Which end stays when a text is too long: the newest turns of a context, the beginning of a candidate."""
+    keep: Literal["head", "tail", "turns"]
+    """Which end stays when a text is too long: the newest turns of a context, the beginning of a candidate; with
+    `turns` the newest of several, and the beginning of a single text."""
     prefix: str = ""
+    """What stands before each text, or before the first turn, as if it were its beginning."""
     separator: str | None = None
     """What stands between turns: a text, or the tokenizer's own separator."""
 
@@ -126,7 +128,8 @@ class SideField:
         return "uint16" if len(self.tokenizer) <= 1 << 16 else "uint32"
 
     def settings(self) -> list[Any]:
-        return [self.column, self.limit, self.keep, self.prefix, self.separator, self.tokenizer.fingerprint()]
+        plain = [self.column, self.limit, self.keep, self.prefix, self.separator, self.tokenizer.fingerprint()]
+        return [*plain, "prefix and text as one"] if self.prefix else plain
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         return self.encode_texts([row.text(self.column) for row in rows])
@@ -134,25 +137,32 @@ class SideField:
     def encode_texts(self, texts: Sequence[str | list[str]]) -> Encoded:
         """The ids of each text or dialogue; an empty one is the frame alone."""
         turns = [[text] if isinstance(text, str) else text for text in texts]
-        flat = iter(self.tokenizer.encode([turn for row in turns for turn in row]))
-        room = self.limit - len(self.tokenizer.frame) - len(self._prefix)
+        begun = [[f"{self.prefix}{first}", *others] for first, *others in (row or [""] for row in turns)]
+        flat = iter(self.tokenizer.encode([turn for row in begun for turn in row]))
+        room, prefix = self.limit - len(self.tokenizer.frame), self._prefix
         ids, cut = [], 0
-        for row in turns:
-            joined = list(next(flat)) if row else []
+        for text, row in zip(texts, begun, strict=True):
+            joined = list(next(flat))
             for _ in row[1:]:
                 joined += self._separator
                 joined += next(flat)
             if len(joined) > room:
-                joined, cut = joined[-room:] if self.keep == "tail" else joined[:room], cut + 1
-            ids.append(self._prefix + joined)
+                head = room if self._keeps_head(text) else prefix
+                joined, cut = joined[:head] + joined[len(joined) - room + head :], cut + 1
+            # A tokenizer that puts nothing around a text makes nothing of an empty one.
+            ids.append(joined or ([] if len(self.tokenizer.frame) else [self.tokenizer.start]))
         return Encoded(ids, cut)
 
+    def _keeps_head(self, text: str | list[str]) -> bool:
+        return self.keep == "head" or (self.keep == "turns" and isinstance(text, str))
+
     @cached_property
-    def _prefix(self) -> list[int]:
-        ids = self.tokenizer.encode([self.prefix.strip()])[0] if self.prefix else []
-        if self.limit - len(self.tokenizer.frame) - len(ids) < 1:
+    def _prefix(self) -> int:
+        """How many tokens of a text are those of its prefix."""
+        count = len(self.tokenizer.encode([self.prefix.rstrip()])[0]) if self.prefix else 0
+        if self.limit - len(self.tokenizer.frame) - count < 1:
             raise TwofoldError(f"a limit of {self.limit} tokens leaves no room for the {self.column} itself; raise it")
-        return ids
+        return count
 
     @cached_property
     def _separator(self) -> list[int]:

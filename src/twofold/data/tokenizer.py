@@ -166,6 +166,12 @@ class TextTokenizer:
         forks.use_threads()
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def special_in(self, text: str) -> str | None:
+        """A special token whose name stands in a text, where it is text like any other."""
+        tokens = self._tokenizer.get_added_tokens_decoder().values()
+        names = [token.content.strip() for token in tokens if token.special]
+        return next((name for name in names if name in text), None)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids; special tokens are left out."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -1,20 +1,31 @@
-"""A bi-encoder: one vector for the context, one for the candidate, and their dot product."""
+"""A bi-encoder: one vector for the context, one for the candidate, and their dot product or cosine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.config import RankingPart
-from twofold.layers.ranking import CandidateVector, Reduce, VectorSettings
+from twofold.layers.ranking import CandidateVector, Dense, Reduce, VectorSettings, dense_layers
 from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
 
 
 @dataclass(frozen=True)
 class Config(VectorSettings, RankingPart):
     """Settings of the bi-encoder."""
+
+    dense: tuple[Dense, ...] = ()
+    """Dense layers that the reduced vector of either side passes through, before its length is changed."""
+    similarity: Literal["dot", "cosine"] = "dot"
+    """The score of two vectors: their dot product, or its cosine, which leaves the vectors as they are."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.similarity == "cosine" and self.normalise != "none":
+            raise ValueError("similarity: cosine is for vectors of any length; set normalise: none")
 
     def needs(self) -> frozenset[str]:
         return self.reduction_needs()
@@ -31,20 +42,28 @@ class BiEncoder(RankingHead):
         # A trainable query is of each side's own; other reductions have nothing to learn.
         self.reduce = Reduce(config.reduction, spec)
         self.vector = CandidateVector(config, spec)
+        self.dense = dense_layers(config.dense, spec.width("summary" if config.reduction == "summary" else "states"))
         self.normalise = config.normalise == "both"
+        self.cosine = config.similarity == "cosine"
 
     def context(self, hidden: Hidden) -> Contexts:
-        vectors = self.reduce(hidden)
+        vectors = self.dense(self.reduce(hidden))
         return Contexts((F.normalize(vectors, dim=-1) if self.normalise else vectors)[:, None])
 
     def candidate(self, hidden: Hidden) -> Tensor:
-        return self.vector(hidden)  # type: ignore[no-any-return]
+        return self.vector.lengthen(self.dense(self.vector.reduce(hidden)))
 
     def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        return contexts.vectors[:, 0] @ candidates.T
+        return self.stored_score(contexts, self.stored(candidates))
+
+    def stored(self, candidates: Tensor) -> Tensor:
+        return F.normalize(candidates, dim=-1) if self.cosine else candidates
+
+    def stored_score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+        return self.ceiling(contexts)[:, 0] @ candidates.T
 
     def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
         return contexts.vectors[:, 0]
 
     def ceiling(self, contexts: Contexts) -> Tensor:
-        return contexts.vectors
+        return F.normalize(contexts.vectors, dim=-1) if self.cosine else contexts.vectors

@@ -80,9 +80,14 @@ class Config(EncoderPart):
     def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> PretrainedEncoder:
         return PretrainedEncoder(self, vocabulary)
 
-    def own_tokenizer(self) -> TextTokenizer:
+    def own_tokenizer(self, start: bool = True, lowercase: bool = False) -> TextTokenizer:
+        """That of the backbone.
+
+        start: put its start token before texts where it puts nothing around them itself
+        lowercase: read capitals as small letters, also where it does not
+        """
         with clearly(self.name):
-            return read_backbone_tokenizer(self.name, folder_of(self.name), FOLDER)
+            return read_backbone_tokenizer(self.name, folder_of(self.name), FOLDER, start, lowercase)
 
     def fill(self, encoder: Encoder, anyway: bool = False) -> None:
         assert isinstance(encoder, PretrainedEncoder)

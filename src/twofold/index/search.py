@@ -82,7 +82,7 @@ class Query:
     def score(self, vectors: Floats) -> Floats:
         """vectors (candidates, width) → (candidates,)"""
         candidates = torch.from_numpy(vectors).to(self.contexts.vectors.device)
-        scores: Floats = self.head.score(self.contexts, candidates)[0].cpu().numpy()
+        scores: Floats = self.head.stored_score(self.contexts, candidates)[0].cpu().numpy()
         return scores
 
 

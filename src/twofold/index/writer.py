@@ -212,7 +212,8 @@ class Writer:
             return np.empty((0, 0), np.float32)
         once = list(dict.fromkeys(texts))
         place = {text: number for number, text in enumerate(once)}
-        vectors = self.model.embed_candidates(once, report).cpu().numpy()[[place[text] for text in texts]]
+        read = self.model.head.stored(self.model.embed_candidates(once, report))
+        vectors = read.cpu().numpy()[[place[text] for text in texts]]
         with np.errstate(over="ignore"):
             vectors = vectors.astype(self.book.about("stored"))
         for number in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twofold.errors import did_you_mean
 from twofold.types import Hidden, HiddenSpec
 
-Reduction = Literal["first", "mean", "max", "attention", "summary"]
+Reduction = Literal["first", "last", "mean", "mean_sqrt", "weighted_mean", "max", "attention", "summary"]
 BLOCK = 1 << 22
 """The most dot products, contexts × codes × candidates, that are held at a time."""
 
@@ -22,8 +24,9 @@ class VectorSettings:
     """How a text becomes one vector, and how long that vector is."""
 
     reduction: Reduction = "mean"
-    """One vector out of the states: the first (the last of a causal encoder), their mean, their largest values, their
-    mean weighted by one trainable query, or the encoder's own summary."""
+    """One vector out of the states: the first (the last of a causal encoder), the last, their mean, their sum over the
+    root of their number, their mean weighted by position, their largest values, their mean weighted by one trainable
+    query, or the encoder's own summary."""
     normalise: Literal["none", "candidates", "both"] = "both"
     """Which side's vectors are brought to length one; candidates are then multiplied by `scale`."""
     scale: float = 20.0
@@ -58,11 +61,18 @@ class Reduce(nn.Module):
         match self.kind:
             case "first":
                 last = mask.sum(1) - 1 if self.causal else mask.new_zeros(len(mask), dtype=torch.long)
-                vector = states[torch.arange(len(states), device=states.device), last]
+                vector = _at(states, last)
+            case "last":
+                vector = _at(states, mask.long().cumsum(1).argmax(1))
             case "max":
                 vector = states.masked_fill(~mask[..., None], -math.inf).amax(1)
             case "mean":
                 vector = mean_of(states, mask)
+            case "mean_sqrt":
+                vector = mean_of(states, mask) * mask.sum(1, keepdim=True).sqrt()
+            case "weighted_mean":
+                weights = (mask.long().cumsum(1) * mask).to(states.dtype)  # 1, 2, 3, ... (rows, positions)
+                vector = (weights / weights.sum(1, keepdim=True))[:, None].matmul(states)[:, 0]
             case _:
                 assert self.query is not None
                 vector = read(self.query[None], states, mask)[:, 0]
@@ -82,16 +92,67 @@ class CandidateVector(nn.Module):
 
     def forward(self, hidden: Hidden) -> Tensor:
         """(rows, width)"""
-        vectors: Tensor = self.reduce(hidden)
+        return self.lengthen(self.reduce(hidden))
+
+    def lengthen(self, vectors: Tensor) -> Tensor:
+        """Reduced vectors at the length that is stored."""
         if not self.normalise:
             return vectors
         scale = self.scale if self.log_scale is None else self.log_scale.exp()
         return F.normalize(vectors, dim=-1) * scale
 
 
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "sigmoid": nn.Sigmoid,
+    "elu": nn.ELU,
+    "selu": nn.SELU,
+    "leaky_relu": nn.LeakyReLU,
+    "mish": nn.Mish,
+    "softplus": nn.Softplus,
+}
+"""What may follow a dense layer, by name."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """One dense layer over a text's vector."""
+
+    width: int
+    """The width of the vector that it makes."""
+    activation: str = "tanh"
+    """identity, tanh, relu, gelu, silu, sigmoid, elu, selu, leaky_relu, mish or softplus."""
+    bias: bool = True
+    """Whether it adds a trainable vector."""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"width must be at least 1, not {self.width}")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation: {did_you_mean(self.activation, ACTIVATIONS)}")
+
+
+def dense_layers(layers: Sequence[Dense], width: int) -> nn.Sequential:
+    """The layers one behind the other; without any, vectors of `width` pass as they are."""
+    modules: list[nn.Module] = []
+    for layer in layers:
+        modules += [nn.Linear(width, layer.width, bias=layer.bias), ACTIVATIONS[layer.activation]()]
+        width = layer.width
+    return nn.Sequential(*modules)
+
+
 def mean_of(states: Tensor, mask: Tensor) -> Tensor:
     """The mean of the states where `mask` is true: (rows, width)."""
     return states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+
+
+def _at(states: Tensor, places: Tensor) -> Tensor:
+    """The state of each row at its place: (rows, width)."""
+    return states[torch.arange(len(states), device=states.device), places]
 
 
 def side_by_side(first: Hidden, second: Hidden) -> Hidden:

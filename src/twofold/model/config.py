@@ -154,8 +154,9 @@ class ModelConfig:
             raise TwofoldError(
                 "apart: nothing would tell the two texts from each other; decoder.compare: cosine, features"
             )
-        if self.apart and any(getattr(slot.part, "reduction", None) == "first" for slot in self.decoders.values()):
-            raise TwofoldError("apart: two texts that are read apart have no first token in common; reduction: mean")
+        ends = [getattr(slot.part, "reduction", None) for slot in self.decoders.values()]
+        if self.apart and (end := next((one for one in ends if one in ("first", "last")), None)):
+            raise TwofoldError(f"apart: two texts that are read apart have no {end} token in common; reduction: mean")
         if self.noise and writes != {"text"}:
             raise TwofoldError("noise is for decoders that write texts")
 
@@ -197,9 +198,11 @@ class RankerConfig:
     separator: str | None = None
     """What stands between turns: a text, or the tokenizer's own separator."""
     query_prefix: str = ""
-    """What a backbone wants before every context."""
+    """What a backbone wants before every context, its blanks included."""
     candidate_prefix: str = ""
-    """What a backbone wants before every candidate."""
+    """What a backbone wants before every candidate, its blanks included."""
+    keep_beginning: bool = False
+    """Whether a context that is one text keeps its beginning where it is too long; turns keep the newest always."""
     loss: RankingLoss = field(default_factory=RankingLoss)
 
     def __post_init__(self) -> None:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from torch import Tensor, nn
 
 from twofold import storage
-from twofold.config import EncoderPart, part_config
-from twofold.errors import TwofoldError
+from twofold.config import DecoderPart, EncoderPart, part_config
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError, listed
 from twofold.model import saved
 from twofold.model.config import RankerConfig
 from twofold.model.model import Model
 from twofold.model.ranker import Ranker
+from twofold.model.sentence_folder import (
+    AGAIN,
+    DOCUMENT,
+    MODULES,
+    QUERY,
+    Module,
+    SentenceFolder,
+    in_folder,
+    read_sentence_folder,
+)
 
 DEFAULT, MULTILINGUAL = "default", "default-multilingual"
-POOLINGS = {"cls": "first", "mean": "mean", "max": "max"}
-"""What sentence-transformers calls the ways to reduce states."""
-FLAGS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
-AGAIN = "copy the folder again"
+ALONE = "a recipe takes its network alone: encoder: {kind: pretrained, name: ...}"
 LONGEST = 256
 """The most tokens that a backbone reads where nothing says how many it was trained on."""
 
@@ -30,7 +43,7 @@ def load(name: str | Path, allow_code: bool = False) -> Model | Ranker:
         folder.exists()
     except OSError as error:  # a name that no folder can have
         raise TwofoldError(f"{name}: no such model ({error.strerror})") from None
-    if str(name) in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder):
+    if str(name) in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder) or (folder / MODULES).is_file():
         return zero_shot(str(name))
     on_hub = str(name).count("/") == 1 and not folder.is_absolute() and not str(name).startswith(".")
     if on_hub and not folder.exists() and not folder.parent.is_dir():  # a typing error in runs/... is no owner/name
@@ -49,16 +62,93 @@ def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
 
 
 def zero_shot(name: str) -> Ranker:
-    """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for, brought to length one."""
-    encoder: Any = _part("text_convnet", weights=name) if name == MULTILINGUAL else _part("pretrained", name=name)
+    """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for."""
+    if name == MULTILINGUAL:
+        return _ranker(_plain(_part("text_convnet", weights=name), _bi(reduction="summary")))
+    folder = _folder(name)
+    sentences = read_sentence_folder(name, partial(_beside, folder))
+    if sentences is None:  # a backbone of transformers, which says nothing of sentences
+        return _ranker(_plain(_part("pretrained", name=name), _bi(reduction="mean")))
+    return _of_sentences(name, folder, sentences)
+
+
+def _of_sentences(name: str, folder: str, sentences: SentenceFolder) -> Ranker:
+    """The bi-encoder whose vectors and scores are those of sentence-transformers."""
+    if misfits := sentences.misfits():
+        raise TwofoldError(f"{name}: cannot be read as sentence-transformers does ({misfits[0]}); {ALONE}")
+    inner = sentences.network.path
+    if inner and not Path(folder).is_dir():
+        raise TwofoldError(f"{name}: its network is in {inner}; download it and run `twofold import` on its folder")
+    encoder: Any = _part("pretrained", name=str(Path(name, inner)) if inner else name)
     encoder = encoder.settled()
-    reduction, longest = ("summary", LONGEST) if name == MULTILINGUAL else _pooling(_folder(name))
-    decoder: Any = part_config("decoders", "bi")
-    settings = decoder(reduction=reduction, scale=1.0, learn_scale=False)
-    config = RankerConfig(encoder, settings, max_context=longest, max_candidate=longest)
-    model = Ranker(config, encoder.own_tokenizer())
+    if sentences.reduction == "first" and encoder.spec().causal:
+        raise TwofoldError(f"{name}: Pooling by cls of a causal network, whose first token sees no other; {ALONE}")
+    sentences.check_widths(encoder.spec().width("states"))
+    weights = [_dense_weights(name, folder, module) for module in sentences.dense]
+    unit = sentences.normalizes
+    config = RankerConfig(
+        encoder,
+        _bi(
+            reduction=sentences.reduction,
+            dense=tuple(module.dense() for module in sentences.dense),
+            normalise="both" if unit else "none",
+            similarity="dot" if unit else sentences.similarity,
+        ),
+        max_context=sentences.limit,
+        max_candidate=sentences.limit,
+        query_prefix=sentences.prompt(QUERY),
+        candidate_prefix=sentences.prompt(DOCUMENT),
+        keep_beginning=True,
+    )
+    tokenizer = encoder.own_tokenizer(start=False, lowercase=sentences.lowercase)
+    for prompt in (config.query_prefix, config.candidate_prefix):
+        if token := tokenizer.special_in(prompt):
+            raise TwofoldError(f"{name}: its prompt {prompt!r} holds the special token {token}; {ALONE}")
+    model = _ranker(config, tokenizer)
+    linear = [module for module in cast(Any, model.head).dense if isinstance(module, nn.Linear)]
+    for layer, tensors in zip(linear, weights, strict=True):
+        layer.load_state_dict({key.removeprefix("linear."): value for key, value in tensors.items()})
+    return model
+
+
+def _ranker(config: RankerConfig, tokenizer: TextTokenizer | None = None) -> Ranker:
+    encoder: Any = config.encoder
+    config = replace(config, encoder=encoder.settled())
+    model = Ranker(config, tokenizer or encoder.own_tokenizer())
     model.start_from()
     return model.eval()
+
+
+def _bi(**settings: Any) -> DecoderPart:
+    config: Any = part_config("decoders", "bi")
+    part: DecoderPart = config(scale=1.0, learn_scale=False, **settings)
+    return part
+
+
+def _plain(encoder: EncoderPart, decoder: DecoderPart) -> RankerConfig:
+    return RankerConfig(encoder, decoder, max_context=LONGEST, max_candidate=LONGEST)
+
+
+def _dense_weights(name: str, folder: str, module: Module) -> dict[str, Tensor]:
+    """The tensors of a dense layer, if they are those of its settings."""
+    file = f"{module.path}/{saved.WEIGHTS}"
+    path = _beside(folder, file)
+    if path is None:
+        pickled = (
+            " (pytorch_model.bin is never read)" if _beside(folder, f"{module.path}/pytorch_model.bin", True) else ""
+        )
+        raise TwofoldError(f"{name}: has no {file}{pickled}; `twofold import` writes it, or save it as safetensors")
+    settings = module.dense()
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (settings.width, module.about["in_features"])}
+    shapes |= {"linear.bias": (settings.width,)} if settings.bias else {}
+    given = storage.tensor_shapes(path, AGAIN)
+    if given != shapes:
+        raise TwofoldError(f"{path}: holds {_shown(given)}, and its config.json says {_shown(shapes)}; {AGAIN}")
+    return storage.read_tensors(path, AGAIN)
+
+
+def _shown(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return listed([f"{name} {shape}" for name, shape in sorted(shapes.items())]) or "nothing"
 
 
 def _part(kind: str, **settings: Any) -> EncoderPart:
@@ -73,29 +163,10 @@ def _folder(name: str) -> str:
     return folder_of(name)
 
 
-def _pooling(name: str) -> tuple[str, int]:
-    """How a sentence-transformers model reduces states, and how many tokens it reads; the mean elsewhere."""
-    if not _beside(name, "modules.json"):
-        return "mean", LONGEST
-    reduction, longest = "mean", None
-    if file := _beside(name, "1_Pooling/config.json"):
-        about = storage.read_json(file, AGAIN)
-        given = about.get("pooling_mode")  # the name of the way, as of version 6; a flag for each one before
-        used = [way for mode, way in POOLINGS.items() if mode == given or about.get(f"pooling_mode_{FLAGS[mode]}")]
-        if len(used) != 1:
-            raise TwofoldError(f"{name}: its states are reduced in a way that is not known here; name it in a recipe")
-        reduction = used[0]
-    if file := _beside(name, "sentence_bert_config.json"):
-        longest = storage.read_json(file, AGAIN).get("max_seq_length")
-    if not longest and (file := _beside(name, "tokenizer_config.json")):
-        longest = min(int(storage.read_json(file, AGAIN).get("model_max_length") or LONGEST), 2 * LONGEST)
-    return reduction, int(longest or LONGEST)
-
-
-def _beside(name: str, file: str) -> Path | None:
+def _beside(name: str, file: str, rare: bool = False) -> Path | None:
     """A file that lies beside a backbone, in its folder or on the hub, if there is one."""
     if Path(name).is_dir():
-        return Path(name, file) if Path(name, file).is_file() else None
+        return in_folder(Path(name))(file)
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -105,7 +176,8 @@ def _beside(name: str, file: str) -> Path | None:
         try:
             return Path(hf_hub_download(name, file))
         except LocalEntryNotFoundError:
-            warnings.warn(f"{name}: {file} is not in the cache, and the hub cannot be asked for it", stacklevel=2)
+            if not rare:
+                warnings.warn(f"{name}: {file} is not in the cache, and the hub cannot be asked for it", stacklevel=2)
         except EntryNotFoundError:
             pass
     return None

@@ -64,9 +64,8 @@ class Ranker(Learner):
         self.config, self.tokenizer = config, tokenizer
         self.joined = cast(RankingPart, config.decoder).joined
         self.reader = RankingReader(config.context, config.response, config.preface)
-        self.contexts = SideField(
-            "context", tokenizer, config.max_context, "tail", config.query_prefix, config.separator
-        )
+        keep: Any = "turns" if config.keep_beginning else "tail"
+        self.contexts = SideField("context", tokenizer, config.max_context, keep, config.query_prefix, config.separator)
         self.candidates = SideField("response", tokenizer, config.max_candidate, "head", config.candidate_prefix)
         encoder, decoder = cast(EncoderConfig, config.encoder), cast(DecoderConfig, config.decoder)
         vocabulary = self._vocabulary()

@@ -23,6 +23,9 @@ FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
 
+CAME_LATER: dict[str, Any] = {"dense": [], "similarity": "dot", "keep_beginning": False}
+"""Settings of rankers that had no name before, and what was meant then."""
+
 FAMILIES: dict[str, type[ModelConfig] | type[RankerConfig]] = {"text": ModelConfig, "ranking": RankerConfig}
 
 
@@ -179,13 +182,24 @@ def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def fingerprint(model: nn.Module, config: Any, tokenizers: Mapping[str, TextTokenizer]) -> str:
     """A hash of all that decides what a model answers: weights, tokenizers and settings."""
-    digest = hashlib.sha256(json.dumps(unstructure(config), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(_as_hashed(unstructure(config)), sort_keys=True).encode())
     for name, tokenizer in sorted(tokenizers.items()):
         digest.update(f"{name} {tokenizer.fingerprint()}".encode())
     for name, tensor in sorted(unique_tensors(model).items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.cpu().contiguous().numpy().data)
     return digest.hexdigest()
+
+
+def _as_hashed(settings: Any) -> Any:
+    """Settings without those that came later and change nothing, so that an index of an older version stays good."""
+    if not isinstance(settings, dict):
+        return settings
+    return {
+        name: _as_hashed(value)
+        for name, value in settings.items()
+        if name not in CAME_LATER or value != CAME_LATER[name]
+    }
 
 
 def _find(folder: Path) -> Path:

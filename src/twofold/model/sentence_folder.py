@@ -1,0 +1,330 @@
+"""A folder of sentence-transformers: its modules, and what a ranker must do to give the same vectors and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Protocol
+
+from twofold import storage
+from twofold.errors import TwofoldError
+from twofold.layers.ranking import ACTIVATIONS, Dense, Reduction
+
+MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+AGAIN = "copy the folder again"
+"""What helps where a file is missing or damaged."""
+NETWORKS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "ALBERT", "CamemBERT", "XLMRoBERTa", "XLNet")
+"""What the module with the network is called; all but the first in folders of 2019."""
+MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken"}
+MODES |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
+"""Poolings by their names of today, and what the flags of older versions end in."""
+REDUCTIONS: dict[str, Reduction] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
+REDUCTIONS |= {"mean_sqrt_len_tokens": "mean_sqrt", "weightedmean": "weighted_mean"}
+TORCH_NAMES = {kind.__name__: name for name, kind in ACTIVATIONS.items()}
+VECTOR = "sentence_embedding"
+"""What modules behind the pooling read and write unless they say otherwise."""
+OLDER_LENGTHS = ("roberta", "distilbert", "albert", "camembert", "xlm-roberta", "xlnet")
+STATES = {"method": "forward", "method_output_name": "last_hidden_state"}
+"""How a network is asked for the states of its last layer."""
+HARMLESS_ARGUMENTS = {"attn_implementation", "dtype", "torch_dtype", "trust_remote_code", "use_safetensors"}
+ARGUMENTS = [f"{what}_{end}" for what in ("model", "tokenizer", "processor", "config") for end in ("args", "kwargs")]
+READ_BY_ENCODER = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
+"""Architectures of two halves of which sentence-transformers takes the encoder alone."""
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
+"""The prompts that `encode_query` and `encode_document` look for, before the default one."""
+ENDLESS = 1_000_000
+"""From here on a limit means none: tokenizers write a number of thirty digits."""
+
+
+class Find(Protocol):
+    """Where a file of the folder is, if it is there; one that is rarely there is looked for without a word."""
+
+    def __call__(self, file: str, rare: bool = False) -> Path | None: ...
+
+
+def in_folder(folder: Path) -> Find:
+    """Finds the files of a folder on the disk."""
+
+    def find(file: str, rare: bool = False) -> Path | None:
+        return folder / file if (folder / file).is_file() else None
+
+    return find
+
+
+@dataclass(frozen=True)
+class Module:
+    """One line of modules.json, and the settings of that module."""
+
+    path: str
+    type: str
+    about: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return self.type.rpartition(".")[2]
+
+    @property
+    def is_network(self) -> bool:
+        return self.kind in NETWORKS
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.path}" if self.path else self.kind
+
+    def dense(self) -> Dense:
+        """The settings of a dense layer that fits."""
+        activation = TORCH_NAMES[str(self.about.get("activation_function", "torch.nn.Tanh")).rpartition(".")[2]]
+        return Dense(self.about["out_features"], activation, self.about.get("bias", True))
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """What a ranker here would do otherwise."""
+
+    why: Literal["module", "setting"]
+    what: str
+    module: Module | None = None
+    """The module, where it is one that could be left out."""
+    setting: str | None = None
+    """The key, where it is a setting that could be left out."""
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.what}"
+
+
+@dataclass(frozen=True)
+class SentenceFolder:
+    """What the files of a folder say."""
+
+    name: str
+    modules: tuple[Module, ...]
+    """The network first."""
+    about: Mapping[str, Any]
+    """Prompts and the similarity."""
+    tokenizer: Mapping[str, Any]
+    """tokenizer_config.json"""
+    config: Mapping[str, Any]
+    """The network's own settings."""
+
+    @property
+    def network(self) -> Module:
+        return self.modules[0]
+
+    @property
+    def pooling(self) -> Module | None:
+        return next((module for module in self.modules if module.kind == "Pooling"), None)
+
+    @property
+    def reduction(self) -> Reduction:
+        assert self.pooling is not None
+        return REDUCTIONS[modes_of(self.pooling.about)[0]]
+
+    @property
+    def dense(self) -> list[Module]:
+        return [module for module in self.modules if module.kind == "Dense"]
+
+    @property
+    def normalizes(self) -> bool:
+        return any(module.kind == "Normalize" for module in self.modules)
+
+    @property
+    def similarity(self) -> Literal["dot", "cosine"]:
+        return "dot" if self.about.get("similarity_fn_name") == "dot" else "cosine"
+
+    @property
+    def lowercase(self) -> bool:
+        return bool(self.network.about.get("do_lower_case"))
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """By name, without those that are empty."""
+        given = self.about.get("prompts") or {}
+        return {name: text for name, text in given.items() if text}
+
+    def prompt(self, names: tuple[str, ...]) -> str:
+        """What is put before a text: the first of these prompts that there is, be it empty, or the default one."""
+        given = self.about.get("prompts") or {}
+        name = next((name for name in names if name in given), self.about.get("default_prompt_name"))
+        return given.get(name) or ""
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that it reads, wherever that was said."""
+        said = [self.network.about.get("max_seq_length")]
+        if not said[0]:
+            said = [self.tokenizer.get("model_max_length"), self.config.get("max_position_embeddings")]
+        limits = [int(limit) for limit in said if isinstance(limit, int | float) and 0 < limit < ENDLESS]
+        return min(limits, default=ENDLESS)
+
+    def misfits(self) -> list[Misfit]:
+        """All that would change the vectors or scores without a word."""
+        settings = {**_network_misfits(self.network.about), **self._settings()}
+        found = [Misfit("setting", text, setting=key) for key, text in settings.items()]
+        for module in self.modules[1:]:
+            found += [Misfit("module", text, module) for text in _misfits(module, self)]
+        if self.pooling is None:
+            found.append(Misfit("module", "no Pooling, so that nothing tells how states are reduced"))
+        return found + self._order()
+
+    def check_widths(self, width: int) -> None:
+        """Refuse modules that do not take what the one before them gives; `width` is that of the network's states."""
+        for module in self.modules[1:]:
+            asked = width
+            if module.kind == "Pooling":
+                asked = module.about.get("embedding_dimension", module.about.get("word_embedding_dimension", width))
+            if module.kind == "Dense":
+                asked = module.about["in_features"]
+            if asked != width:
+                raise TwofoldError(
+                    f"{self.name}: {module} reads vectors of width {asked}, and is given {width}; {AGAIN}"
+                )
+            width = module.dense().width if module.kind == "Dense" else width
+
+    def _settings(self) -> dict[str, str]:
+        """What does not fit of the settings of the whole, by key."""
+        about, prompts, default = self.about, self.about.get("prompts") or {}, self.about.get("default_prompt_name")
+        misfits = {}
+        if about.get("model_type") not in (None, "SentenceTransformer"):
+            misfits["model_type"] = f"model_type {about['model_type']}, which makes no single vector of a text"
+        if about.get("similarity_fn_name") in ("euclidean", "manhattan"):
+            misfits["similarity_fn_name"] = f"the similarity {about['similarity_fn_name']}; known are cosine and dot"
+        if about.get("truncate_dim") is not None:
+            misfits["truncate_dim"] = f"truncate_dim {about['truncate_dim']}, which cuts vectors"
+        if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+            misfits["prompts"] = "prompts that are not texts by name"
+        elif default is not None and default not in prompts:
+            misfits["default_prompt_name"] = f"the default prompt '{default}', which is not among its prompts"
+        if self.config.get("is_encoder_decoder") and self.config.get("model_type") not in READ_BY_ENCODER:
+            misfits["config"] = f"the architecture {self.config.get('model_type')}, whose decoder's states it reads"
+        if self.tokenizer.get("truncation_side", "right") != "right":
+            misfits["truncation_side"] = "truncation_side left, which keeps the end of a long text"
+        return misfits
+
+    def _order(self) -> list[Misfit]:
+        """The pooling follows the network, dense layers follow the pooling, and lengths are changed last."""
+        ranks = {"Pooling": 1, "Dense": 2, "Normalize": 3}
+        places = [(ranks[module.kind], module) for module in self.modules[1:] if module.kind in ranks]
+        return [
+            Misfit("module", f"{module}, which stands before {later}", module)
+            for (rank, module), (next_rank, later) in pairwise(places)
+            if next_rank < rank or rank == next_rank == 1
+        ]
+
+
+def read_sentence_folder(name: str, find: Find) -> SentenceFolder | None:
+    """What the files of a folder or of a hub id say; nothing where it is not one of sentence-transformers."""
+    listed = find(MODULES)
+    if listed is None:
+        return None
+    modules = _modules(listed, find)
+    if not modules[0].is_network or sum(module.is_network for module in modules) > 1:
+        kinds = ", ".join(module.kind for module in modules)
+        raise TwofoldError(f"{listed}: must begin with its one Transformer, and has {kinds}")
+    inner = f"{modules[0].path}/" if modules[0].path else ""
+    files = (PROMPTS, f"{inner}tokenizer_config.json", f"{inner}config.json")
+    about, tokenizer, config = (_settings(find(file)) for file in files)
+    return SentenceFolder(name, tuple(modules), about, tokenizer, config)
+
+
+def modes_of(about: Mapping[str, Any]) -> list[str]:
+    """How a pooling reduces states, as today's or older versions write it."""
+    given = about.get("pooling_mode")
+    if given is None:
+        return [mode for mode, flag in MODES.items() if about.get(f"pooling_mode_{flag}")] or ["mean"]
+    return [str(mode) for mode in given] if isinstance(given, list) else [str(given)]
+
+
+def _modules(path: Path, find: Find) -> list[Module]:
+    try:
+        content = storage.parse_json(path.read_bytes())
+        lines = [(str(line["path"]), str(line["type"])) for line in content]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise TwofoldError(f"{path}: not a list of modules ({error}); {AGAIN}") from None
+    for inner, _ in lines:
+        if PurePosixPath(inner).is_absolute() or ".." in PurePosixPath(inner).parts:
+            raise TwofoldError(f"{path}: names a folder outside of its own ({inner}); {AGAIN}")
+    if not lines:
+        raise TwofoldError(f"{path}: lists no module; {AGAIN}")
+    modules = [Module(inner, kind, {}) for inner, kind in lines]
+    return [Module(module.path, module.type, _about(module, find)) for module in modules]
+
+
+def _about(module: Module, find: Find) -> dict[str, Any]:
+    if not module.type.startswith("sentence_transformers."):
+        return {}
+    inner = f"{module.path}/" if module.path else ""
+    if module.is_network:  # older versions name the file after the network: sentence_roberta_config.json
+        older = [f"{inner}sentence_{kind}_config.json" for kind in OLDER_LENGTHS]
+        return _settings(
+            find(inner + LENGTH) or next((path for name in older if (path := find(name, rare=True))), None)
+        )
+    return _settings(find(f"{inner}config.json", rare=module.kind in ("Normalize", "Dropout")))
+
+
+def _settings(path: Path | None) -> dict[str, Any]:
+    return storage.read_json(path, AGAIN) if path else {}
+
+
+def _network_misfits(about: Mapping[str, Any]) -> dict[str, str]:
+    """What does not fit of the settings of the network's module, by key."""
+    misfits = {}
+    task = about.get("transformer_task", "feature-extraction")
+    if task != "feature-extraction":
+        misfits["transformer_task"] = f"transformer_task {task}"
+    modality = about.get("modality_config") or {"text": STATES}
+    text = modality.get("text") if isinstance(modality, dict) else None
+    if not isinstance(text, dict) or {name: text.get(name) for name in STATES} != STATES:
+        misfits["modality_config"] = "modality_config, which does not read the states of texts"
+    elif "message" in modality:
+        misfits["modality_config"] = "modality_config with message, which puts texts into a chat template"
+    if about.get("module_output_name", "token_embeddings") != "token_embeddings":
+        misfits["module_output_name"] = f"module_output_name {about['module_output_name']}"
+    for name in ("processing_kwargs", "query_length", "document_length", "query_expansion", *ARGUMENTS):
+        given = about.get(name)
+        if given and not (isinstance(given, dict) and given.keys() <= HARMLESS_ARGUMENTS):
+            misfits[name] = name
+    return misfits
+
+
+def _misfits(module: Module, folder: SentenceFolder) -> list[str]:
+    """What of a module behind the network a ranker here would do otherwise."""
+    about = module.about
+    if not module.type.startswith("sentence_transformers."):
+        return [f"{module.type} in {module.path}, whose code is not run"]
+    match module.kind:
+        case "Pooling":
+            modes = modes_of(about)
+            if len(modes) != 1 or modes[0] not in REDUCTIONS:
+                return [f"{module} by {' and '.join(modes)}; known is one of {', '.join(REDUCTIONS)}"]
+            if not about:
+                return [f"{module} without its config.json"]
+            if not about.get("include_prompt", True) and (folder.prompt(QUERY) or folder.prompt(DOCUMENT)):
+                return [f"{module} with include_prompt: false, which leaves a prompt's states out"]
+            return []
+        case "Dense":
+            return _dense_misfits(module)
+        case "Dropout":
+            return []
+        case "Normalize":
+            return _elsewhere(module)
+    return [f"{module}"]
+
+
+def _dense_misfits(module: Module) -> list[str]:
+    about = module.about
+    sizes = [about.get("in_features"), about.get("out_features")]
+    if not all(type(size) is int and 0 < size < 1 << 31 for size in sizes):
+        return [f"{module} without in_features and out_features, whole numbers in its config.json"]
+    activation = str(about.get("activation_function", "torch.nn.Tanh"))
+    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in TORCH_NAMES:
+        return [f"{module} with the activation {activation}; known are {', '.join(TORCH_NAMES)} of torch.nn"]
+    if type(about.get("bias", True)) is not bool:
+        return [f"{module} with bias {about['bias']!r}"]
+    return [f"{module} with use_residual"] if about.get("use_residual") else _elsewhere(module)
+
+
+def _elsewhere(module: Module) -> list[str]:
+    """A module that reads or writes something else than the text's vector."""
+    names = {module.about.get(f"module_{end}_name") or VECTOR for end in ("input", "output")}
+    return [f"{module} of {' and '.join(sorted(names - {VECTOR}))}"] if names != {VECTOR} else []
