@@ -50,6 +50,14 @@ class EncoderPart(Part):
         """The tokenizer that belongs to the weights it starts from, if it starts from any."""
         return None
 
+    def longest(self) -> int | None:
+        """The most tokens that it can read, where the weights it starts from set such a limit."""
+        return None
+
+    def folder(self) -> Path | None:
+        """The folder on the disk that the weights it starts from are in, if they are in one."""
+        return None
+
     def fill(self, encoder: Any, anyway: bool = False) -> None:
         """Give a new encoder the weights it starts from; those that do not fit are an error unless `anyway`."""
 

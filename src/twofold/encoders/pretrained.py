@@ -16,12 +16,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from twofold import storage
 from twofold.config import EncoderPart
 from twofold.data.backbone_tokenizer import read_backbone_tokenizer
 from twofold.data.packages import checked, packaged_folder
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.layers.dropout import dropout
+from twofold.layers.sizes import built_without_memory
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 DEFAULT = "default"
@@ -75,7 +77,25 @@ class Config(EncoderPart):
         return frozenset(["states", "finish"])
 
     def settled(self) -> Self:
-        return dataclasses.replace(self, architecture=self.architecture or _architecture(self.name))
+        if self.architecture is not None:
+            return self
+        settled = dataclasses.replace(self, architecture=_architecture(self.name))
+        if shapes := _shapes(self.name):  # otherwise filling it says that there are no weights
+            built_without_memory(lambda: _network(_settings(settled)), shapes, self.name, FOLDER)
+        return settled
+
+    def longest(self) -> int | None:
+        with clearly(self.name), torch.device("meta"):
+            settings = _settings(self)
+            return _longest(_network(settings), settings)
+
+    def folder(self) -> Path | None:
+        from huggingface_hub import try_to_load_from_cache
+
+        if Path(place := folder_of(self.name)).is_dir():
+            return Path(place)
+        cached = try_to_load_from_cache(place, "config.json")
+        return Path(cached).parent if isinstance(cached, str) else None
 
     def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> PretrainedEncoder:
         return PretrainedEncoder(self, vocabulary)
@@ -100,12 +120,9 @@ class PretrainedEncoder(Encoder):
 
     def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
         super().__init__()
-        from transformers import AutoModel
-
         with clearly(config.name, "its architecture may need another version of transformers"):
             settings = _settings(config)
-            whole = AutoModel.from_config(settings, attn_implementation=None, **SAFELY)  # type: ignore[no-untyped-call]
-        self.backbone: Any = _text_reader(whole)
+            self.backbone: Any = _network(settings)
         _check_limits(config.name, self.backbone, settings, vocabulary)
         _replace_dropout(self.backbone)
         arguments = inspect.signature(self.backbone.forward).parameters
@@ -214,15 +231,20 @@ def is_on_top(name: str, names: Iterable[str], prefix: str) -> bool:
 
 def _shapes(name: str) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor in a backbone's files."""
-    from safetensors import safe_open
     from transformers.utils.hub import cached_file
 
     folder = Path(str(cached_file(folder_of(name), "config.json"))).parent  # of a hub id, where it was put
     shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            shapes |= {one: tuple(file.get_slice(one).get_shape()) for one in file.keys()}  # noqa: SIM118
+        shapes |= storage.tensor_shapes(path, FOLDER)
     return shapes
+
+
+def _network(settings: Any) -> Any:
+    """A new network that reads, with weights drawn at random."""
+    from transformers import AutoModel
+
+    return _text_reader(AutoModel.from_config(settings, attn_implementation=None, **SAFELY))  # type: ignore[no-untyped-call]
 
 
 def _text_reader(whole: Any) -> Any:
@@ -240,12 +262,18 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
         raise TwofoldError(
             f"{name}: its weights know {known} tokens and the tokenizer {vocabulary.size}; take both from one model"
         )
+    longest = _longest(backbone, settings)
+    if longest is not None and longest < vocabulary.limit:
+        remedy = "lower max_source, of a ranker max_context and max_candidate"
+        raise TwofoldError(f"{name} reads at most {longest} tokens, the limits ask for {vocabulary.limit}; {remedy}")
+
+
+def _longest(backbone: Any, settings: Any) -> int | None:
+    """The most tokens that it has positions for, where there is a limit."""
     longest = getattr(settings, "max_position_embeddings", None) or 0  # below 1 where there is no limit
     if table := _positions_behind_padding(backbone):
         longest = table.num_embeddings - _first_position(backbone)
-    if 0 < longest < vocabulary.limit:
-        remedy = "lower max_source, of a ranker max_context and max_candidate"
-        raise TwofoldError(f"{name} reads at most {longest} tokens, the limits ask for {vocabulary.limit}; {remedy}")
+    return longest if longest > 0 else None
 
 
 def _positions_behind_padding(backbone: Any) -> nn.Embedding | None:

@@ -17,6 +17,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, listed
 from twofold.model import saved
 from twofold.model.config import RankerConfig
+from twofold.model.limits import ranker_within_positions
 from twofold.model.model import Model
 from twofold.model.ranker import Ranker
 from twofold.model.sentence_folder import (
@@ -114,7 +115,9 @@ def _of_sentences(name: str, folder: str, sentences: SentenceFolder) -> Ranker:
 def _ranker(config: RankerConfig, tokenizer: TextTokenizer | None = None) -> Ranker:
     encoder: Any = config.encoder
     config = replace(config, encoder=encoder.settled())
-    model = Ranker(config, tokenizer or encoder.own_tokenizer())
+    tokenizer = tokenizer or encoder.own_tokenizer()
+    assert tokenizer is not None
+    model = Ranker(ranker_within_positions(config, tokenizer.frame), tokenizer)
     model.start_from()
     return model.eval()
 

@@ -93,7 +93,9 @@ class Model(Learner):
         found = saved.read(Path(folder), allow_code)
         if not isinstance(found.config, ModelConfig):
             raise TwofoldError(f"{folder}: ranks candidates and writes no text; load it with twofold.load")
-        model = cls(found.config, found.tokenizers)
+        config, tokenizers = found.config, found.tokenizers
+        saved.check_sizes(lambda: cls(config, tokenizers), found.path)
+        model = cls(config, tokenizers)
         saved.load_weights(model, found.path)
         return model.eval()
 

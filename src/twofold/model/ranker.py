@@ -84,7 +84,9 @@ class Ranker(Learner):
         found = saved.read(Path(folder), allow_code)
         if not isinstance(found.config, RankerConfig):
             raise TwofoldError(f"{folder}: does not rank candidates; give a bi-, poly- or cross-encoder")
-        model = cls(found.config, found.tokenizers[SOURCE])
+        config, tokenizer = found.config, found.tokenizers[SOURCE]
+        saved.check_sizes(lambda: cls(config, tokenizer), found.path)
+        model = cls(config, tokenizer)
         saved.load_weights(model, found.path)
         return model.eval()
 

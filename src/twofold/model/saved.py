@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from twofold.config import structure, unstructure
 from twofold.data.fields import SOURCE
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import ANYWAY, TwofoldError, listed
+from twofold.layers.sizes import Shapes, built_without_memory
 from twofold.model.config import ModelConfig, RankerConfig
 
 FORMAT = 1
@@ -115,6 +116,14 @@ def read(folder: Path, allow_code: bool) -> Saved:
     return Saved(path, config, {name: loaded[file] for name, file in files.items()})
 
 
+def check_sizes(build: Callable[[], nn.Module], folder: Path) -> None:
+    """Refuse settings that are not those of the weights beside them before memory is taken for what they ask."""
+    path = folder / WEIGHTS
+    shapes = storage.tensor_shapes(path, REMEDY)
+    model = built_without_memory(build, shapes, folder / CONFIG, REMEDY)
+    _refuse_misfits({name: tuple(tensor.shape) for name, tensor in unique_tensors(model).items()}, shapes, path)
+
+
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Fill the model; what is missing, left over or of another shape is named."""
     fill(model, read_weights(folder), folder / WEIGHTS)
@@ -133,17 +142,23 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy tensors by name into the model, all or none."""
     own = unique_tensors(model)
-    wrong = [f"{name} is missing" for name in own if name not in tensors]
-    wrong += [f"{name} is not in the model" for name in tensors if name not in own]
+    expected, given = ({name: tuple(one.shape) for name, one in tensors.items()} for tensors in (own, tensors))
+    _refuse_misfits(expected, given, path)
+    for name, tensor in own.items():
+        tensor.copy_(tensors[name])
+
+
+def _refuse_misfits(expected: Shapes, given: Shapes, path: Path) -> None:
+    """Name the tensors that are missing, left over or of another shape."""
+    wrong = [f"{name} is missing" for name in expected if name not in given]
+    wrong += [f"{name} is not in the model" for name in given if name not in expected]
     wrong += [
-        f"{name} is {tuple(tensors[name].shape)}, not {tuple(own[name].shape)}"
-        for name in own
-        if name in tensors and tensors[name].shape != own[name].shape
+        f"{name} is {given[name]}, not {expected[name]}"
+        for name in expected
+        if name in given and given[name] != expected[name]
     ]
     if wrong:
         raise TwofoldError(f"{path}: does not fit the model: {listed(wrong)}")
-    for name, tensor in own.items():
-        tensor.copy_(tensors[name])
 
 
 def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 
 from twofold import storage
+from twofold.config import EncoderPart
 from twofold.errors import TwofoldError
 from twofold.layers.ranking import ACTIVATIONS, Dense, Reduction
 
@@ -225,6 +227,29 @@ def read_sentence_folder(name: str, find: Find) -> SentenceFolder | None:
     files = (PROMPTS, f"{inner}tokenizer_config.json", f"{inner}config.json")
     about, tokenizer, config = (_settings(find(file)) for file in files)
     return SentenceFolder(name, tuple(modules), about, tokenizer, config)
+
+
+def say_left_out(encoder: EncoderPart, prefixes: tuple[str, str] | None = None) -> None:
+    """Warn of what a recipe does not take from a folder of sentence-transformers: its dense layers and its prompts.
+
+    prefixes: what the recipe itself puts before contexts and candidates, where it ranks
+    """
+    folder = encoder.folder()
+    try:
+        sentences = read_sentence_folder(str(folder), in_folder(folder)) if folder else None
+    except TwofoldError as error:  # its network may be whole
+        warnings.warn(str(error), stacklevel=3)
+        return
+    if sentences is None:
+        return
+    asked = zip((sentences.prompt(QUERY), sentences.prompt(DOCUMENT)), prefixes or ("", ""), strict=True)
+    prompts = dict.fromkeys(prompt for prompt, prefix in asked if prompt != prefix and prompt)
+    left_out = [*map(str, sentences.dense), *(f"the prompt {prompt!r}" for prompt in prompts)]
+    if left_out:
+        remedy = "; data.query_prefix and data.candidate_prefix set prompts" if prefixes and prompts else ""
+        warnings.warn(
+            f"{folder}: a recipe takes its network alone, without {', '.join(left_out)}{remedy}", stacklevel=3
+        )
 
 
 def modes_of(about: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,8 @@ from twofold.evaluation import evaluate
 from twofold.generate.options import GenerateOptions
 from twofold.model import DecoderSlot, Model, ModelConfig
 from twofold.model.config import MAIN, OF_WORDS, STRANGER
+from twofold.model.limits import within_positions
+from twofold.model.sentence_folder import say_left_out
 from twofold.recipe.base import Recipe
 
 
@@ -59,8 +61,9 @@ class PairRecipe(Recipe):
         """The model with the weights it starts from; names and numbers are looked up in the training rows."""
         classes, numbers = _found(config, rows)
         config = replace(config, encoder=self.encoder.settled(), classes=classes, numbers=numbers)
-        model = Model(config, tokenizers)
+        model = Model(within_positions(config), tokenizers)
         if not self.start or self.start_anyway:  # otherwise every weight of the encoder comes from there
+            say_left_out(self.encoder)
             self.encoder.fill(model.encoder, self.start_anyway)
         if self.start:
             model.take_weights(self.start, self.start_anyway)

@@ -26,6 +26,8 @@ from twofold.errors import TwofoldError
 from twofold.evaluation import evaluate
 from twofold.evaluation.ranking import questions
 from twofold.model import Ranker, RankerConfig, RankingLoss
+from twofold.model.limits import ranker_within_positions
+from twofold.model.sentence_folder import say_left_out
 from twofold.progress import bar
 from twofold.recipe.base import PREPARED, Recipe, Split, check_lengths, held_out_rows
 from twofold.recipe.prepare import Mining, Teacher, prepare_rows
@@ -132,8 +134,9 @@ class RankingRecipe(Recipe):
             columns = {SOURCE: "texts"}
             tokenizer = make_tokenizers(self.tokenizer, columns, folder, self._texts)[SOURCE]
         config = dataclasses.replace(self.model_config(), encoder=self.encoder.settled())
-        model = Ranker(config, tokenizer)
+        model = Ranker(ranker_within_positions(config, tokenizer.frame), tokenizer)
         if not self.start or self.start_anyway:  # otherwise every weight of the encoder comes from there
+            say_left_out(self.encoder, (config.query_prefix, config.candidate_prefix))
             model.start_from(self.start_anyway)
         if self.start:
             model.take_weights(self.start, self.start_anyway)

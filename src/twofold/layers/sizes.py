@@ -1,0 +1,72 @@
+"""The sizes that settings ask for, held against those of the weights before any memory is taken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from textwrap import shorten
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+
+from twofold.errors import TwofoldError
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of every tensor of a file, by name."""
+MORE = 4
+"""How many times the weights' tensors and values may be built: a part may be built and then not be used."""
+FREE_TENSORS, FREE_VALUES = 1000, 1 << 26
+"""What may be built beside that: tables that are not saved."""
+
+
+def built_without_memory(build: Callable[[], nn.Module], shapes: Shapes, place: object, remedy: str) -> nn.Module:
+    """What `build` gives on the `meta` device, whose tensors have a shape and no values.
+
+    Refuses, after a bounded time and in bounded memory, settings at `place` that ask for far more than `shapes` hold.
+    """
+    too_large = f"{place}: its settings ask for more than the {len(shapes)} tensors that its weights hold; {remedy}"
+    try:
+        with _counting(MORE * len(shapes) + FREE_TENSORS, too_large), torch.device("meta"):
+            model = build()
+    except TwofoldError:
+        raise
+    except (RuntimeError, OverflowError, TypeError, ValueError, MemoryError) as error:
+        reason = shorten(str(error).partition("\n")[0] or type(error).__name__, 120, placeholder=" ...")
+        raise TwofoldError(f"{place}: its settings cannot be built ({reason}); {remedy}") from error
+    held = sum(_values(shape) for shape in shapes.values())
+    asked = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    if asked > MORE * held + FREE_VALUES:
+        raise TwofoldError(f"{place}: its settings ask for {asked:,} numbers, its weights hold {held:,}; {remedy}")
+    return model
+
+
+def _values(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+@contextmanager
+def _counting(most: int, message: str) -> Iterator[None]:
+    """Raise once this thread has given modules more than `most` parameters, buffers and modules: a loop has no end."""
+    thread, count = threading.get_ident(), 0
+
+    def counted(*_: Any) -> None:
+        nonlocal count
+        if threading.get_ident() == thread:
+            count += 1
+            if count > most:
+                raise TwofoldError(message)
+
+    with ExitStack() as stack:
+        for register in (
+            hooks.register_module_parameter_registration_hook,
+            hooks.register_module_buffer_registration_hook,
+        ):
+            handle = register(counted)
+            stack.callback(handle.remove)
+        yield
