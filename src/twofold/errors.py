@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+NOT_NUMBERS = "not numbers; the model's weights are damaged or its training diverged"
+"""What is wrong with an answer that holds nan or an infinity."""
 ANYWAY = "start_anyway=true leaves these out"
 
 

@@ -251,7 +251,7 @@ def test_a_model_whose_weights_are_not_numbers_is_one_line(models: Path, lines: 
     broken = ranker(models, "bi")
     next(broken.encoder.parameters()).data.fill_(float("nan"))
     broken.save_pretrained(tmp_path / "broken")
-    assert refusal("rank", tmp_path / "broken", "--candidates", lines, "one").startswith("the scores are not numbers")
+    assert refusal("rank", tmp_path / "broken", "--candidates", lines, "one").startswith("the vectors are not numbers")
 
 
 @pytest.mark.parametrize(

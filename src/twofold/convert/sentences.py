@@ -16,15 +16,13 @@ from twofold.errors import TwofoldError
 from twofold.model.sentence_folder import (
     ENDLESS,
     LENGTH,
-    MODES,
     MODULES,
     PROMPTS,
-    Module,
     SentenceFolder,
     in_folder,
-    modes_of,
     read_sentence_folder,
 )
+from twofold.model.sentence_modules import MODES, Module, modes_of
 
 __all__ = ["MODULES", "read"]
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twofold.config import DecoderPart, Writes
+from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.layers.dropout import dropout
 from twofold.layers.trees import best_tree
 from twofold.results import Parsed
@@ -71,6 +72,8 @@ class TreeDecoder(Decoder):
     def predict(self, hidden: Hidden, options: object) -> list[Parsed]:
         nodes, mask = self._nodes(hidden)
         arcs = self._arcs(nodes, mask).log_softmax(-1)
+        if arcs.isnan().any():
+            raise TwofoldError(f"the scores of the tree are {NOT_NUMBERS}")
         heads = torch.zeros_like(mask, dtype=torch.long)
         lengths = mask.sum(1).tolist()
         for row, length in enumerate(lengths):

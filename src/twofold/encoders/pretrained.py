@@ -23,7 +23,7 @@ from twofold.data.packages import checked, packaged_folder
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.layers.dropout import dropout
-from twofold.layers.sizes import built_without_memory
+from twofold.layers.sizes import built_without_memory, refuse_counts, refuse_labels
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 DEFAULT = "default"
@@ -81,7 +81,8 @@ class Config(EncoderPart):
             return self
         settled = dataclasses.replace(self, architecture=_architecture(self.name))
         if shapes := _shapes(self.name):  # otherwise filling it says that there are no weights
-            built_without_memory(lambda: _network(_settings(settled)), shapes, self.name, FOLDER)
+            about = settled.architecture
+            built_without_memory(lambda: _network(_settings(settled)), about, shapes, self.name, FOLDER)
         return settled
 
     def longest(self) -> int | None:
@@ -167,8 +168,13 @@ def folder_of(name: str) -> str:
 def _architecture(name: str) -> dict[str, Any]:
     """All of the backbone's own settings; code that they may name is not run."""
     from transformers import AutoConfig
+    from transformers.utils.hub import cached_file
 
     with clearly(name):
+        given = storage.parse_json(Path(str(cached_file(folder_of(name), "config.json"))).read_bytes())
+        refuse_labels(given, name)
+        if shapes := _shapes(name):
+            refuse_counts(given, shapes, name, FOLDER)
         found = AutoConfig.from_pretrained(folder_of(name), trust_remote_code=False)
     settings: dict[str, Any] = json.loads(found.to_json_string(use_diff=True))
     settings.pop("auto_map", None)
@@ -192,6 +198,7 @@ def _settings(config: Config) -> Any:
     from transformers import AutoConfig
 
     kind = dict(config.architecture or _architecture(config.name))
+    refuse_labels(kind, config.name)
     settings = AutoConfig.for_model(kind.pop("model_type"), **kind)
     for names, share in ((DROPOUTS, config.dropout), (ATTENTION_DROPOUTS, config.attention_dropout)):
         for name in names:

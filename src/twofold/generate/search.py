@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.results import Hypothesis, Written
 from twofold.types import Hidden, Vocabulary
@@ -190,6 +191,8 @@ def _scores(
 ) -> Tensor:
     """Log-probabilities, those of tokens that must not follow struck out."""
     scores = logits.float().log_softmax(-1)
+    if scores.isnan().any():
+        raise TwofoldError(f"the scores of the tokens are {NOT_NUMBERS}")
     scores[:, [vocabulary.pad, vocabulary.start, vocabulary.unknown]] = -math.inf
     if options.no_repeat:
         for row, tokens in enumerate(written):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twofold.errors import TwofoldError
+from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.index.bounds import BLOCK, Bounds, Directions, Floats, Heads, Rows, Small
 from twofold.index.kernels import products
 from twofold.types import Contexts, RankingHead
@@ -72,7 +72,7 @@ class Query:
         with torch.no_grad():
             groups = head.ceiling(contexts).cpu().numpy()
         if not np.isfinite(groups).all():
-            raise TwofoldError("the scores are not numbers; the model's weights are damaged or its training diverged")
+            raise TwofoldError(f"the scores are {NOT_NUMBERS}")
         self.bounds = Bounds(groups)
         self.guess = None
         if directions is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,22 +19,27 @@ Shapes = Mapping[str, tuple[int, ...]]
 """The shape of every tensor of a file, by name."""
 MORE = 4
 """How many times the weights' tensors and values may be built: a part may be built and then not be used."""
+MOST_LABELS = 10_000
+"""The most labels of a head that is not even read; transformers names each of them."""
 FREE_TENSORS, FREE_VALUES = 1000, 1 << 26
 """What may be built beside that: tables that are not saved."""
 
 
-def built_without_memory(build: Callable[[], nn.Module], shapes: Shapes, place: object, remedy: str) -> nn.Module:
-    """What `build` gives on the `meta` device, whose tensors have a shape and no values.
+def built_without_memory(
+    build: Callable[[], nn.Module], settings: Any, shapes: Shapes, place: object, remedy: str
+) -> nn.Module:
+    """What `build` makes of `settings` on the `meta` device, whose tensors have a shape and no values.
 
     Refuses, after a bounded time and in bounded memory, settings at `place` that ask for far more than `shapes` hold.
     """
+    refuse_counts(settings, shapes, place, remedy)
     too_large = f"{place}: its settings ask for more than the {len(shapes)} tensors that its weights hold; {remedy}"
     try:
         with _counting(MORE * len(shapes) + FREE_TENSORS, too_large), torch.device("meta"):
             model = build()
     except TwofoldError:
         raise
-    except (RuntimeError, OverflowError, TypeError, ValueError, MemoryError) as error:
+    except Exception as error:  # sizes that cannot be raise anything
         reason = shorten(str(error).partition("\n")[0] or type(error).__name__, 120, placeholder=" ...")
         raise TwofoldError(f"{place}: its settings cannot be built ({reason}); {remedy}") from error
     held = sum(_values(shape) for shape in shapes.values())
@@ -41,6 +47,33 @@ def built_without_memory(build: Callable[[], nn.Module], shapes: Shapes, place: 
     if asked > MORE * held + FREE_VALUES:
         raise TwofoldError(f"{place}: its settings ask for {asked:,} numbers, its weights hold {held:,}; {remedy}")
     return model
+
+
+def refuse_counts(settings: Any, shapes: Shapes, place: object, remedy: str) -> None:
+    """Refuse more layers than there are tensors: even a list of them could fill the memory."""
+    for name, count in _counts(settings):
+        if count > max(len(shapes), FREE_TENSORS):
+            raise TwofoldError(f"{place}: {name} is {count:,}, its weights hold {len(shapes)} tensors; {remedy}")
+
+
+def refuse_labels(settings: Any, place: object) -> None:
+    """Refuse a number of labels for each of which transformers would make up a name, wherever it stands."""
+    if not isinstance(settings, Mapping):
+        return
+    labels = settings.get("num_labels")
+    if isinstance(labels, int | float) and labels > MOST_LABELS:
+        raise TwofoldError(f"{place}: its config.json has {labels:,} labels, over {MOST_LABELS:,}; take num_labels out")
+    for inner in settings.values():
+        refuse_labels(inner, place)
+
+
+def _counts(settings: Any) -> Iterator[tuple[str, int]]:
+    """The numbers of layers that settings ask for, by name, wherever they stand."""
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            if type(value) is int and re.search("layer|block|convolution|depth", str(name)):
+                yield str(name), value
+            yield from _counts(value)
 
 
 def _values(shape: tuple[int, ...]) -> int:

@@ -25,11 +25,11 @@ from twofold.model.sentence_folder import (
     DOCUMENT,
     MODULES,
     QUERY,
-    Module,
     SentenceFolder,
     in_folder,
     read_sentence_folder,
 )
+from twofold.model.sentence_modules import Module
 
 DEFAULT, MULTILINGUAL = "default", "default-multilingual"
 ALONE = "a recipe takes its network alone: encoder: {kind: pretrained, name: ...}"

@@ -19,7 +19,7 @@ from twofold.data.files import Row, Where, read_rows
 from twofold.data.picture_fields import MaskField, PictureField
 from twofold.data.pictures import read_pictures
 from twofold.data.tokenizer import TextTokenizer
-from twofold.errors import TwofoldError, did_you_mean
+from twofold.errors import NOT_NUMBERS, TwofoldError, did_you_mean
 from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.layers.ranking import side_by_side
@@ -30,7 +30,7 @@ from twofold.model.fields import corruption_of, source_field, target_field
 from twofold.model.learner import Evaluating, Learner
 from twofold.model.sides import OwnOutput, TextOutput, output_of, source_of
 from twofold.progress import Report
-from twofold.results import Prediction
+from twofold.results import Prediction, Weighed
 from twofold.types import Batch, Decoder, DecoderConfig, Encoder, EncoderConfig, Example, Hidden, Loss
 
 PREDICT_TOKENS = 4096
@@ -94,7 +94,7 @@ class Model(Learner):
         if not isinstance(found.config, ModelConfig):
             raise TwofoldError(f"{folder}: ranks candidates and writes no text; load it with twofold.load")
         config, tokenizers = found.config, found.tokenizers
-        saved.check_sizes(lambda: cls(config, tokenizers), found.path)
+        saved.check_sizes(lambda: cls(config, tokenizers), found)
         model = cls(config, tokenizers)
         saved.load_weights(model, found.path)
         return model.eval()
@@ -223,7 +223,7 @@ class Model(Learner):
         with Evaluating(self):
             for numbers in self._reads.groups(items, PREDICT_TOKENS // options.beam):
                 batch = self._reads.batch([items[number] for number in numbers]).to(self.device)
-                for number, made in zip(numbers, part.predict(self._encoded(batch), options), strict=True):
+                for number, made in zip(numbers, _made(part, self._encoded(batch), options), strict=True):
                     results[number] = output.answer(given[number], items[number], made)
                 if report:
                     report(len(results))
@@ -233,7 +233,7 @@ class Model(Learner):
     def answers(self, batch: Batch, decoder: str | None = None) -> Sequence[Any]:
         """What a decoder makes of a batch, before it is put into the form of the data."""
         with Evaluating(self):
-            return self.decoder(decoder).predict(self._encoded(batch), self.config.generate)
+            return _made(self.decoder(decoder), self._encoded(batch), self.config.generate)
 
     def stream(
         self,
@@ -342,3 +342,13 @@ class Model(Learner):
             part.embedding = shared
             if tied:
                 part.output.weight = shared.weight
+
+
+def _made(part: Decoder, hidden: Hidden, options: GenerateOptions) -> Sequence[Any]:
+    """What a decoder makes of each row, in numbers; nan would be shown as an answer like any other."""
+    made = part.predict(hidden, options)
+    for result in made:
+        wrong = ~np.isfinite(result.values) if isinstance(result, Weighed) else np.isnan(getattr(result, "score", 0.0))
+        if np.any(wrong):
+            raise TwofoldError(f"the scores of the answer are {NOT_NUMBERS}")
+    return made

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +22,7 @@ from twofold.data.ranking import RankingReader, SideField
 from twofold.data.ranking_batches import RankingBatch
 from twofold.data.ranking_columns import ranking_columns
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.errors import TwofoldError, as_texts
+from twofold.errors import NOT_NUMBERS, TwofoldError, as_texts
 from twofold.layers.norms import BatchNorm
 from twofold.model import saved
 from twofold.model.candidates import Candidates, Text, as_context, as_contexts, as_k, as_pairs, best, different
@@ -85,7 +84,7 @@ class Ranker(Learner):
         if not isinstance(found.config, RankerConfig):
             raise TwofoldError(f"{folder}: does not rank candidates; give a bi-, poly- or cross-encoder")
         config, tokenizer = found.config, found.tokenizers[SOURCE]
-        saved.check_sizes(lambda: cls(config, tokenizer), found.path)
+        saved.check_sizes(lambda: cls(config, tokenizer), found)
         model = cls(config, tokenizer)
         saved.load_weights(model, found.path)
         return model.eval()
@@ -185,8 +184,6 @@ class Ranker(Learner):
         k = as_k(k)
         scores = self.score([self.check_context(context)], chosen)[0].cpu().numpy()
         scores = scores[chosen.first]  # equal texts read in different batches may differ in the last digit
-        if np.isnan(scores).any():
-            raise TwofoldError("the scores are not numbers; the model's weights are damaged or its training diverged")
         hits = [Hit(chosen.texts[one], float(scores[one]), chosen.ids[one]) for one in best(scores, k)]
         return Hits(hits, True, (time.perf_counter() - start) * 1000)
 
@@ -230,16 +227,16 @@ class Ranker(Learner):
             if self.joined:
                 joint = [self._joint_pairs([(one, text) for text in chosen.texts]) for one in asked]
                 parts.append(torch.stack(joint))
-            return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+            return _numbers("scores", parts[0] if len(parts) == 1 else parts[0] + parts[1])
 
     @torch.no_grad()
     def score_pairs(self, pairs: Iterable[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each context with the candidate beside it: (pairs,)."""
         pairs = as_pairs(pairs)
         if not self.joined:
-            return self._compare_pairs(pairs, report)
+            return _numbers("scores", self._compare_pairs(pairs, report))
         joint = self._joint_pairs(pairs, report)
-        return joint + self._compare_pairs(pairs) if self.reads_alone else joint
+        return _numbers("scores", joint + self._compare_pairs(pairs) if self.reads_alone else joint)
 
     @property
     def reads_alone(self) -> bool:
@@ -299,7 +296,7 @@ class Ranker(Learner):
                     report(done)
         if vectors is None:
             raise TwofoldError("there is nothing to read; give at least one text")
-        return vectors, mask
+        return _numbers("vectors", vectors), mask
 
     def _vocabulary(self) -> Vocabulary:
         tokenizer, config = self.tokenizer, self.config
@@ -308,6 +305,13 @@ class Ranker(Learner):
         if self.joined:  # as long as both in one frame, with what stands between them
             limit = config.max_context + config.max_candidate - len(frame) + len(frame.between)
         return Vocabulary(len(tokenizer), limit, tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
+
+
+def _numbers(what: str, values: Tensor) -> Tensor:
+    """The same values, none of which is nan or an infinity."""
+    if not values.isfinite().all():
+        raise TwofoldError(f"the {what} are {NOT_NUMBERS}")
+    return values
 
 
 def _encoded_once(side: SideField, texts: Sequence[Text]) -> list[list[int]]:

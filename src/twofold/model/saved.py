@@ -116,11 +116,14 @@ def read(folder: Path, allow_code: bool) -> Saved:
     return Saved(path, config, {name: loaded[file] for name, file in files.items()})
 
 
-def check_sizes(build: Callable[[], nn.Module], folder: Path) -> None:
+def check_sizes(build: Callable[[], nn.Module], found: Saved) -> None:
     """Refuse settings that are not those of the weights beside them before memory is taken for what they ask."""
-    path = folder / WEIGHTS
+    path, place = found.path / WEIGHTS, found.path / CONFIG
     shapes = storage.tensor_shapes(path, REMEDY)
-    model = built_without_memory(build, shapes, folder / CONFIG, REMEDY)
+    try:
+        model = built_without_memory(build, unstructure(found.config), shapes, place, REMEDY)
+    except TwofoldError as error:
+        raise error if str(error).startswith(str(place)) else TwofoldError(f"{place}: {error}") from error
     _refuse_misfits({name: tuple(tensor.shape) for name, tensor in unique_tensors(model).items()}, shapes, path)
 
 

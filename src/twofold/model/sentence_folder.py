@@ -12,26 +12,13 @@ from typing import Any, Literal, Protocol
 from twofold import storage
 from twofold.config import EncoderPart
 from twofold.errors import TwofoldError
-from twofold.layers.ranking import ACTIVATIONS, Dense, Reduction
+from twofold.layers.ranking import Reduction
+from twofold.model.sentence_modules import REDUCTIONS, Misfit, Module, modes_of, module_misfits, network_misfits
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 AGAIN = "copy the folder again"
 """What helps where a file is missing or damaged."""
-NETWORKS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "ALBERT", "CamemBERT", "XLMRoBERTa", "XLNet")
-"""What the module with the network is called; all but the first in folders of 2019."""
-MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken"}
-MODES |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
-"""Poolings by their names of today, and what the flags of older versions end in."""
-REDUCTIONS: dict[str, Reduction] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
-REDUCTIONS |= {"mean_sqrt_len_tokens": "mean_sqrt", "weightedmean": "weighted_mean"}
-TORCH_NAMES = {kind.__name__: name for name, kind in ACTIVATIONS.items()}
-VECTOR = "sentence_embedding"
-"""What modules behind the pooling read and write unless they say otherwise."""
 OLDER_LENGTHS = ("roberta", "distilbert", "albert", "camembert", "xlm-roberta", "xlnet")
-STATES = {"method": "forward", "method_output_name": "last_hidden_state"}
-"""How a network is asked for the states of its last layer."""
-HARMLESS_ARGUMENTS = {"attn_implementation", "dtype", "torch_dtype", "trust_remote_code", "use_safetensors"}
-ARGUMENTS = [f"{what}_{end}" for what in ("model", "tokenizer", "processor", "config") for end in ("args", "kwargs")]
 READ_BY_ENCODER = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
 """Architectures of two halves of which sentence-transformers takes the encoder alone."""
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
@@ -53,46 +40,6 @@ def in_folder(folder: Path) -> Find:
         return folder / file if (folder / file).is_file() else None
 
     return find
-
-
-@dataclass(frozen=True)
-class Module:
-    """One line of modules.json, and the settings of that module."""
-
-    path: str
-    type: str
-    about: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        return self.type.rpartition(".")[2]
-
-    @property
-    def is_network(self) -> bool:
-        return self.kind in NETWORKS
-
-    def __str__(self) -> str:
-        return f"{self.kind} in {self.path}" if self.path else self.kind
-
-    def dense(self) -> Dense:
-        """The settings of a dense layer that fits."""
-        activation = TORCH_NAMES[str(self.about.get("activation_function", "torch.nn.Tanh")).rpartition(".")[2]]
-        return Dense(self.about["out_features"], activation, self.about.get("bias", True))
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """What a ranker here would do otherwise."""
-
-    why: Literal["module", "setting"]
-    what: str
-    module: Module | None = None
-    """The module, where it is one that could be left out."""
-    setting: str | None = None
-    """The key, where it is a setting that could be left out."""
-
-    def __str__(self) -> str:
-        return f"{self.why}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -161,10 +108,11 @@ class SentenceFolder:
 
     def misfits(self) -> list[Misfit]:
         """All that would change the vectors or scores without a word."""
-        settings = {**_network_misfits(self.network.about), **self._settings()}
+        prompted = bool(self.prompt(QUERY) or self.prompt(DOCUMENT))
+        settings = {**network_misfits(self.network.about), **self._settings()}
         found = [Misfit("setting", text, setting=key) for key, text in settings.items()]
         for module in self.modules[1:]:
-            found += [Misfit("module", text, module) for text in _misfits(module, self)]
+            found += [Misfit("module", text, module) for text in module_misfits(module, prompted)]
         if self.pooling is None:
             found.append(Misfit("module", "no Pooling, so that nothing tells how states are reduced"))
         return found + self._order()
@@ -252,14 +200,6 @@ def say_left_out(encoder: EncoderPart, prefixes: tuple[str, str] | None = None) 
         )
 
 
-def modes_of(about: Mapping[str, Any]) -> list[str]:
-    """How a pooling reduces states, as today's or older versions write it."""
-    given = about.get("pooling_mode")
-    if given is None:
-        return [mode for mode, flag in MODES.items() if about.get(f"pooling_mode_{flag}")] or ["mean"]
-    return [str(mode) for mode in given] if isinstance(given, list) else [str(given)]
-
-
 def _modules(path: Path, find: Find) -> list[Module]:
     try:
         content = storage.parse_json(path.read_bytes())
@@ -289,67 +229,3 @@ def _about(module: Module, find: Find) -> dict[str, Any]:
 
 def _settings(path: Path | None) -> dict[str, Any]:
     return storage.read_json(path, AGAIN) if path else {}
-
-
-def _network_misfits(about: Mapping[str, Any]) -> dict[str, str]:
-    """What does not fit of the settings of the network's module, by key."""
-    misfits = {}
-    task = about.get("transformer_task", "feature-extraction")
-    if task != "feature-extraction":
-        misfits["transformer_task"] = f"transformer_task {task}"
-    modality = about.get("modality_config") or {"text": STATES}
-    text = modality.get("text") if isinstance(modality, dict) else None
-    if not isinstance(text, dict) or {name: text.get(name) for name in STATES} != STATES:
-        misfits["modality_config"] = "modality_config, which does not read the states of texts"
-    elif "message" in modality:
-        misfits["modality_config"] = "modality_config with message, which puts texts into a chat template"
-    if about.get("module_output_name", "token_embeddings") != "token_embeddings":
-        misfits["module_output_name"] = f"module_output_name {about['module_output_name']}"
-    for name in ("processing_kwargs", "query_length", "document_length", "query_expansion", *ARGUMENTS):
-        given = about.get(name)
-        if given and not (isinstance(given, dict) and given.keys() <= HARMLESS_ARGUMENTS):
-            misfits[name] = name
-    return misfits
-
-
-def _misfits(module: Module, folder: SentenceFolder) -> list[str]:
-    """What of a module behind the network a ranker here would do otherwise."""
-    about = module.about
-    if not module.type.startswith("sentence_transformers."):
-        return [f"{module.type} in {module.path}, whose code is not run"]
-    match module.kind:
-        case "Pooling":
-            modes = modes_of(about)
-            if len(modes) != 1 or modes[0] not in REDUCTIONS:
-                return [f"{module} by {' and '.join(modes)}; known is one of {', '.join(REDUCTIONS)}"]
-            if not about:
-                return [f"{module} without its config.json"]
-            if not about.get("include_prompt", True) and (folder.prompt(QUERY) or folder.prompt(DOCUMENT)):
-                return [f"{module} with include_prompt: false, which leaves a prompt's states out"]
-            return []
-        case "Dense":
-            return _dense_misfits(module)
-        case "Dropout":
-            return []
-        case "Normalize":
-            return _elsewhere(module)
-    return [f"{module}"]
-
-
-def _dense_misfits(module: Module) -> list[str]:
-    about = module.about
-    sizes = [about.get("in_features"), about.get("out_features")]
-    if not all(type(size) is int and 0 < size < 1 << 31 for size in sizes):
-        return [f"{module} without in_features and out_features, whole numbers in its config.json"]
-    activation = str(about.get("activation_function", "torch.nn.Tanh"))
-    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in TORCH_NAMES:
-        return [f"{module} with the activation {activation}; known are {', '.join(TORCH_NAMES)} of torch.nn"]
-    if type(about.get("bias", True)) is not bool:
-        return [f"{module} with bias {about['bias']!r}"]
-    return [f"{module} with use_residual"] if about.get("use_residual") else _elsewhere(module)
-
-
-def _elsewhere(module: Module) -> list[str]:
-    """A module that reads or writes something else than the text's vector."""
-    names = {module.about.get(f"module_{end}_name") or VECTOR for end in ("input", "output")}
-    return [f"{module} of {' and '.join(sorted(names - {VECTOR}))}"] if names != {VECTOR} else []
