@@ -177,8 +177,14 @@ def test_do_lower_case_is_kept(saved: Path, tmp_path: Path) -> None:
         ("{}", "lists no module"),
         ('{"a": 1}', "not a list of modules ("),
         ('[{"idx": 0}]', "not a list of modules ("),
-        ('[{"idx": 0, "path": "../away", "type": "a.Transformer"}]', "names a folder outside of its own (../away)"),
-        ('[{"idx": 0, "path": "/away", "type": "a.Transformer"}]', "names a folder outside of its own (/away)"),
+        (
+            '[{"idx": 0, "path": "../away", "type": "sentence_transformers.models.Transformer"}]',
+            "names a folder outside of its own (../away)",
+        ),
+        (
+            '[{"idx": 0, "path": "/away", "type": "sentence_transformers.models.Transformer"}]',
+            "names a folder outside of its own (/away)",
+        ),
         (
             '[{"idx": 0, "path": "", "type": "sentence_transformers.models.CLIPModel"}]',
             "must begin with its one Transformer, and has CLIPModel",

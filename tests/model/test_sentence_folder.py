@@ -252,6 +252,8 @@ def test_a_module_that_does_something_else_is_refused_by_name_and_place(
         ("config_sentence_transformers.json", {"prompts": ["a"]}, "prompts that are not texts by name"),
         ("config_sentence_transformers.json", {"default_prompt_name": "no"}, "the default prompt 'no', which is not"),
         ("config_sentence_transformers.json", {"prompts": {"query": "[SEP] "}}, "holds the special token [SEP]"),
+        ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "the default prompt '['a']', which is"),
+        ("sentence_bert_config.json", {"max_seq_length": 2}, "max_seq_length 2, too few tokens for a text"),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task fill-mask"),
         ("sentence_bert_config.json", {"query_length": 7}, "setting: query_length"),
         ("sentence_bert_config.json", {"tokenizer_args": {"x": 1}}, "setting: tokenizer_args"),
@@ -279,10 +281,10 @@ def test_another_kind_of_module_is_refused_by_name_and_place(kind: str, folder: 
     assert f"(module: {kind} in 2_Dense)" in refused(folder)
 
 
-@pytest.mark.parametrize("kind", ["BoW", "StaticEmbedding", "Asym", "CLIPModel"])
+@pytest.mark.parametrize("kind", ["BoW", "StaticEmbedding", "Asym", "CLIPModel", "evil.Transformer"])
 def test_a_folder_that_begins_with_another_module_is_refused(kind: str, folder: Path) -> None:
     lines = json.loads((folder / "modules.json").read_text())
-    lines[0]["type"] = f"sentence_transformers.models.{kind}"
+    lines[0]["type"] = kind if "." in kind else f"sentence_transformers.models.{kind}"
     (folder / "modules.json").write_text(json.dumps(lines))
     assert f"must begin with its one Transformer, and has {kind}, Pooling" in refused(folder)
 

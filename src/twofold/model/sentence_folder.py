@@ -13,6 +13,7 @@ from twofold import storage
 from twofold.config import EncoderPart
 from twofold.errors import TwofoldError
 from twofold.layers.ranking import Reduction
+from twofold.model.limits import LEAST
 from twofold.model.sentence_modules import REDUCTIONS, Misfit, Module, modes_of, module_misfits, network_misfits
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
@@ -85,17 +86,13 @@ class SentenceFolder:
     def lowercase(self) -> bool:
         return bool(self.network.about.get("do_lower_case"))
 
-    @property
-    def prompts(self) -> dict[str, str]:
-        """By name, without those that are empty."""
-        given = self.about.get("prompts") or {}
-        return {name: text for name, text in given.items() if text}
-
     def prompt(self, names: tuple[str, ...]) -> str:
         """What is put before a text: the first of these prompts that there is, be it empty, or the default one."""
         given = self.about.get("prompts") or {}
+        if not isinstance(given, dict):
+            return ""
         name = next((name for name in names if name in given), self.about.get("default_prompt_name"))
-        return given.get(name) or ""
+        return given.get(str(name)) or ""
 
     @property
     def limit(self) -> int:
@@ -143,10 +140,12 @@ class SentenceFolder:
             misfits["truncate_dim"] = f"truncate_dim {about['truncate_dim']}, which cuts vectors"
         if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
             misfits["prompts"] = "prompts that are not texts by name"
-        elif default is not None and default not in prompts:
+        elif default is not None and str(default) not in prompts:
             misfits["default_prompt_name"] = f"the default prompt '{default}', which is not among its prompts"
         if self.config.get("is_encoder_decoder") and self.config.get("model_type") not in READ_BY_ENCODER:
             misfits["config"] = f"the architecture {self.config.get('model_type')}, whose decoder's states it reads"
+        if self.limit < LEAST:
+            misfits["max_seq_length"] = f"max_seq_length {self.limit}, too few tokens for a text"
         if self.tokenizer.get("truncation_side", "right") != "right":
             misfits["truncation_side"] = "truncation_side left, which keeps the end of a long text"
         return misfits
@@ -169,7 +168,7 @@ def read_sentence_folder(name: str, find: Find) -> SentenceFolder | None:
         return None
     modules = _modules(listed, find)
     if not modules[0].is_network or sum(module.is_network for module in modules) > 1:
-        kinds = ", ".join(module.kind for module in modules)
+        kinds = ", ".join(module.kind if module.is_theirs else module.type for module in modules)
         raise TwofoldError(f"{listed}: must begin with its one Transformer, and has {kinds}")
     inner = f"{modules[0].path}/" if modules[0].path else ""
     files = (PROMPTS, f"{inner}tokenizer_config.json", f"{inner}config.json")
@@ -216,7 +215,7 @@ def _modules(path: Path, find: Find) -> list[Module]:
 
 
 def _about(module: Module, find: Find) -> dict[str, Any]:
-    if not module.type.startswith("sentence_transformers."):
+    if not module.is_theirs:
         return {}
     inner = f"{module.path}/" if module.path else ""
     if module.is_network:  # older versions name the file after the network: sentence_roberta_config.json

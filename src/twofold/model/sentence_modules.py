@@ -37,8 +37,13 @@ class Module:
         return self.type.rpartition(".")[2]
 
     @property
+    def is_theirs(self) -> bool:
+        """Whether sentence-transformers itself has it; the code of others is never run."""
+        return self.type.startswith("sentence_transformers.")
+
+    @property
     def is_network(self) -> bool:
-        return self.kind in NETWORKS
+        return self.is_theirs and self.kind in NETWORKS
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.path}" if self.path else self.kind
@@ -96,7 +101,7 @@ def network_misfits(about: Mapping[str, Any]) -> dict[str, str]:
 def module_misfits(module: Module, prompted: bool) -> list[str]:
     """What of a module behind the network a ranker here would do otherwise; `prompted`: texts have prompts."""
     about = module.about
-    if not module.type.startswith("sentence_transformers."):
+    if not module.is_theirs:
         return [f"{module.type} in {module.path}, whose code is not run"]
     match module.kind:
         case "Pooling":
