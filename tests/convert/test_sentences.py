@@ -135,6 +135,14 @@ def test_the_length_is_the_least_that_is_said(saved: Path, tmp_path: Path) -> No
     assert load_ranker(tmp_path / "out").config.max_context == 80  # as many as it has positions
 
 
+def test_a_limit_above_the_positions_is_lowered_with_the_name_of_the_source(saved: Path, tmp_path: Path) -> None:
+    source = old(saved, tmp_path / "source", length=500)
+    with pytest.warns(
+        UserWarning, match=rf"^{source}\S* reads at most 80 tokens: max_context is lowered from 500 to 80"
+    ):
+        convert(source, tmp_path / "out")
+
+
 @pytest.mark.parametrize("mode", ["median", ["cls", "mean"]])
 def test_a_reduction_that_is_not_known_is_refused_unless_allowed(mode: Any, saved: Path, tmp_path: Path) -> None:
     source = new(saved, tmp_path / "source", mode)

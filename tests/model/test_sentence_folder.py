@@ -98,6 +98,8 @@ def test_vectors_and_scores_are_those_of_sentence_transformers(
     again = load_ranker(tmp_path / "again")
     assert_same(again, theirs)
     assert again.fingerprint() == ranker.fingerprint() == load_ranker(tmp_path / "s").fingerprint()
+    made(saved, tmp_path / "other", family, *modules[:1], *modules[2:], prompts=PROMPTS)
+    assert load_ranker(tmp_path / "other").fingerprint() != ranker.fingerprint()
 
 
 @pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean"])
@@ -152,6 +154,8 @@ def test_turns_keep_the_newest_and_a_single_text_its_beginning(saved: Path, tmp_
     made(saved, tmp_path / "s", "bert")
     ranker = load_ranker(tmp_path / "s")
     long = "gulls " * 40
+    same, alone = ranker.embed_contexts([f"{long}a", [f"{long}b"]]).vectors
+    torch.testing.assert_close(same, alone)  # one turn is a single text
     whole, begun, turns, newest = ranker.embed_contexts([f"{long}a", f"{long}b", [long, "a"], [long, "b"]]).vectors
     torch.testing.assert_close(whole, begun)
     assert (turns - newest).abs().max() > 1e-3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,8 +129,12 @@ def _json(content: Mapping[str, Any]) -> bytes:
 
 @contextmanager
 def _named(folder: Path, source: Path) -> Iterator[None]:
-    """Let errors name the source, not the folder that is being written."""
-    try:
-        yield
-    except TwofoldError as error:
-        raise TwofoldError(str(error).replace(str(folder), str(source))) from error
+    """Let errors and warnings name the source, not the folder that is being written."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except TwofoldError as error:
+            raise TwofoldError(str(error).replace(str(folder), str(source))) from error
+    for warning in said:
+        warnings.warn(str(warning.message).replace(str(folder), str(source)), warning.category, stacklevel=4)

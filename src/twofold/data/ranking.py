@@ -154,7 +154,7 @@ class SideField:
         return Encoded(ids, cut)
 
     def _keeps_head(self, text: str | list[str]) -> bool:
-        return self.keep == "head" or (self.keep == "turns" and isinstance(text, str))
+        return self.keep == "head" or (self.keep == "turns" and (isinstance(text, str) or len(text) < 2))
 
     @cached_property
     def _prefix(self) -> int:

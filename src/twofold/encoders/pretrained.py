@@ -95,7 +95,8 @@ class Config(EncoderPart):
 
         if Path(place := folder_of(self.name)).is_dir():
             return Path(place)
-        cached = try_to_load_from_cache(place, "config.json")
+        with clearly(self.name):
+            cached = try_to_load_from_cache(place, "config.json")
         return Path(cached).parent if isinstance(cached, str) else None
 
     def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> PretrainedEncoder:

@@ -24,7 +24,7 @@ FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
 
-CAME_LATER: dict[str, Any] = {"dense": [], "similarity": "dot", "keep_beginning": False}
+CAME_LATER: dict[str, Any] = {"dense": [], "similarity": "dot"}
 """Settings of rankers that had no name before, and what was meant then."""
 
 FAMILIES: dict[str, type[ModelConfig] | type[RankerConfig]] = {"text": ModelConfig, "ranking": RankerConfig}
@@ -216,7 +216,7 @@ def _as_hashed(settings: Any) -> Any:
     return {
         name: _as_hashed(value)
         for name, value in settings.items()
-        if name not in CAME_LATER or value != CAME_LATER[name]
+        if (name not in CAME_LATER or value != CAME_LATER[name]) and name != "keep_beginning"  # of contexts alone
     }
 
 

@@ -66,9 +66,9 @@ class RankingData:
     separator: str | None = None
     """What stands between turns: a text, or the tokenizer's own separator."""
     query_prefix: str = ""
-    """What a backbone wants before every context."""
+    """What a backbone wants before every context, its blanks included."""
     candidate_prefix: str = ""
-    """What a backbone wants before every candidate."""
+    """What a backbone wants before every candidate, its blanks included."""
 
     def __post_init__(self) -> None:
         if not self.train:
