@@ -162,6 +162,7 @@ def test_other_threads_may_build_while_sizes_are_checked() -> None:
         return nn.Linear(2, 3)
 
     model = built_without_memory(build, {}, {"weight": (3, 2), "bias": (3,)}, "here", "try again")
+    assert model is not None
     assert [tuple(one.shape) for one in model.parameters()] == [(3, 2), (3,)]
     with pytest.raises(
         TwofoldError, match=r"^here: its settings ask for more than the 2 tensors that its weights hold"

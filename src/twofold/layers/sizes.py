@@ -27,8 +27,10 @@ FREE_TENSORS, FREE_VALUES = 1000, 1 << 26
 
 def built_without_memory(
     build: Callable[[], nn.Module], settings: Any, shapes: Shapes, place: object, remedy: str
-) -> nn.Module:
+) -> nn.Module | None:
     """What `build` makes of `settings` on the `meta` device, whose tensors have a shape and no values.
+
+    Nothing where a part cannot be built there: one from outside twofold may need values at once.
 
     Refuses, after a bounded time and in bounded memory, settings at `place` that ask for far more than `shapes` hold.
     """
@@ -40,6 +42,8 @@ def built_without_memory(
     except TwofoldError:
         raise
     except Exception as error:  # sizes that cannot be raise anything
+        if "meta" in str(error):
+            return None
         reason = shorten(str(error).partition("\n")[0] or type(error).__name__, 120, placeholder=" ...")
         raise TwofoldError(f"{place}: its settings cannot be built ({reason}); {remedy}") from error
     held = sum(_values(shape) for shape in shapes.values())

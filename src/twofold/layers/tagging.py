@@ -18,14 +18,14 @@ def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
     else is allowed, and so is everything where no name begins with B- or I-.
     """
     bare = is_bare(names)
-    first = torch.tensor([not (name.startswith("I-") or (bare and name == "I")) for name in names], dtype=torch.bool)
-    if not first.any():
+    first = [not (name.startswith("I-") or (bare and name == "I")) for name in names]
+    if not any(first):
         raise ValueError(f"no tag of {list(names)} may come first: add O, or the B- of an I-")
-    after = first.expand(len(names), -1).clone()
-    for number, name in enumerate(names):
-        if not first[number]:
-            after[:, number] = torch.tensor([previous in (name, f"B{name[1:]}") for previous in names])
-    return first, after
+    after = [
+        [free or previous in (name, f"B{name[1:]}") for name, free in zip(names, first, strict=True)]
+        for previous in names
+    ]
+    return torch.tensor(first, dtype=torch.bool), torch.tensor(after, dtype=torch.bool)
 
 
 def is_bare(names: Iterable[str]) -> bool:

@@ -124,7 +124,8 @@ def check_sizes(build: Callable[[], nn.Module], found: Saved) -> None:
         model = built_without_memory(build, unstructure(found.config), shapes, place, REMEDY)
     except TwofoldError as error:
         raise error if str(error).startswith(str(place)) else TwofoldError(f"{place}: {error}") from error
-    _refuse_misfits({name: tuple(tensor.shape) for name, tensor in unique_tensors(model).items()}, shapes, path)
+    if model is not None:
+        _refuse_misfits({name: tuple(tensor.shape) for name, tensor in unique_tensors(model).items()}, shapes, path)
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
