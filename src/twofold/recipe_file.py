@@ -116,21 +116,24 @@ def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def fill_environment(content: Any) -> Any:
+def fill_environment(content: Any, place: str = "") -> Any:
     """Replace `${NAME}` in every string by the environment variable NAME."""
     if isinstance(content, dict):
-        return {key: fill_environment(value) for key, value in content.items()}
+        return {key: fill_environment(value, f"{place}.{key}".lstrip(".")) for key, value in content.items()}
     if isinstance(content, list):
-        return [fill_environment(value) for value in content]
+        return [fill_environment(value, place) for value in content]
     if isinstance(content, str):
-        return re.sub(r"\$\{(\w+)\}", _environment, content)
+        return re.sub(r"\$\{(\w+)\}", lambda match: _environment(match[1], place), content)
     return content
 
 
-def _environment(match: re.Match[str]) -> str:
-    name = match[1]
+def _environment(name: str, place: str) -> str:
     if name not in os.environ:
-        raise TwofoldError(f"the recipe needs ${{{name}}}, which is not set; run again with {name}=/path/to/the/data")
+        without = f" ({place}=null leaves it out)" if place in ("data.dev", "data.pictures") else ""
+        raise TwofoldError(
+            f"the recipe needs ${{{name}}}, which is not set, for {place}; run again with {name}=/path/to/the/data, "
+            f"or with {place}=... of your own{without}"
+        )
     return os.environ[name]
 
 

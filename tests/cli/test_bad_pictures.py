@@ -175,8 +175,14 @@ def test_a_line_that_cannot_be_used_is_refused_or_left_out(tmp_path: Path, line:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("data.target=[caption, capton]", "rows.tsv:2: no 'capton' here; this row has caption, other, image"),
-        ("data.image=picture", "rows.tsv:2: 'picture' names no picture; this row has image, caption, other"),
+        (
+            "data.target=[caption, capton]",
+            "rows.tsv:2: no 'capton' here; this row has image, caption, other: name your column with data",
+        ),
+        (
+            "data.image=picture",
+            "rows.tsv:2: no 'picture' here; this row has image, caption, other: name your column with data.image",
+        ),
         ("data.held_out=4", "data.held_out=4: there are only 4 rows; lower it"),
         ("data.pictures=nowhere", "nowhere: no such folder or zip archive"),
         ("data.dev=none.tsv", "none.tsv: cannot be read"),

@@ -188,6 +188,7 @@ class MaskField:
             raise PictureError(
                 f"{place}: holds {', '.join(map(str, unknown[:5]))}, but classes go from {self.first} to {last}"
                 + ("" if self.ignore is None else f" and {self.ignore} does not count")
+                + "; name those of your masks with data.classes=[...], data.first_class=N and data.ignore=N"
             )
         classes = (numbers - self.first).astype(np.uint8)
         if self.ignore is not None:

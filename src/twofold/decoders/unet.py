@@ -94,7 +94,10 @@ class UNetDecoder(Decoder):
         if len(widths) != len(skipped):
             raise TwofoldError(f"decoder.widths: {len(skipped)} doublings lead to the picture, not {len(widths)}")
         if config.class_weights and len(config.class_weights) != len(classes):
-            raise TwofoldError(f"decoder.class_weights: {len(config.class_weights)} for {len(classes)} classes")
+            raise TwofoldError(
+                f"decoder.class_weights: {len(config.class_weights)} for {len(classes)} classes; "
+                "give one for each, or decoder.class_weights=null"
+            )
         self.steps = nn.ModuleList()
         for before, skip, width in zip([coarsest, *widths], skipped, widths, strict=False):
             self.steps.append(Up(config, before, skip, width))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,19 @@ def check_lengths(data: Any, *names: str) -> None:
     for name in names:
         if getattr(data, name) > LONGEST:
             raise ValueError(f"{name} must be at most {LONGEST:,}, not {getattr(data, name)}")
+
+
+def check_columns(rows: Iterator[Row], columns: Mapping[str, Any]) -> None:
+    """Refuse a file whose first row lacks a column, naming the setting that names it."""
+    row = next(rows)
+    for setting, named in columns.items():
+        for column in [named] if isinstance(named, str) else named:
+            if column not in row.values:
+                has = ", ".join(map(str, row.values)) or "none"
+                plain = "; a text file has nothing else, a jsonl, tsv or csv file has columns" if has == "text" else ""
+                raise TwofoldError(
+                    f"{row.place}: no '{column}' here; this row has {has}: name your column with {setting}=...{plain}"
+                )
 
 
 def held_out_rows(data: Any, count: int) -> int:

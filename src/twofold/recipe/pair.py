@@ -74,6 +74,14 @@ class PairRecipe(Recipe):
         """Every decoder by its name."""
         return self.decoders or {MAIN: DecoderSlot(self.decoder or DecoderPart(), self.data.target)}
 
+    def targets(self) -> dict[str, str | tuple[str, ...]]:
+        """The columns to write, by the settings that name them; what is learned from the text itself has none."""
+        if not self.decoders:
+            main = next(iter(self.slots.values()))
+            return {"data.target": main.target} if main.part.writes != "tokens" else {}
+        written = {name: slot.target for name, slot in self.decoders.items() if slot.target not in ("", STRANGER)}
+        return {f"decoders.{name}.target": target for name, target in written.items()}
+
     def validator(self, rows: list[Row]) -> Callable[[Any], dict[str, float]] | None:
         """Judges by the loss alone unless the recipe picks the best model by what it writes."""
         if not rows:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache, Field
 from twofold.data.fields import SOURCE, TooLong
-from twofold.data.files import Row, fingerprint
+from twofold.data.files import Row, fingerprint, read_rows
 from twofold.data.picture_fields import MaskField, NameField
 from twofold.data.picture_files import find_files
 from twofold.data.picture_rows import NAME, PictureRows
@@ -25,7 +25,7 @@ from twofold.errors import TwofoldError, listed
 from twofold.model import Model, ModelConfig
 from twofold.model.config import MaskSettings
 from twofold.progress import bar
-from twofold.recipe.base import Input, Split, check_lengths, held_out_rows
+from twofold.recipe.base import Input, Split, check_columns, check_lengths, held_out_rows
 from twofold.recipe.pair import PairRecipe
 from twofold.recipe.text import make_tokenizers
 from twofold.training.config import PictureTrainConfig
@@ -126,6 +126,8 @@ class PictureRecipe(PairRecipe):
 
     def model(self, folder: Path) -> Model:
         config = self.model_config()
+        if find_files(self.data.train) is None and self.data.picture.broken == "refuse":
+            check_columns(read_rows(self.data.train), {"data.image": self.data.image, **self.targets()})
         written = {name: slot.target for name, slot in config.decoders.items() if slot.part.writes == "text"}
         columns = {name: "\t".join([one] if isinstance(one, str) else one) for name, one in written.items()}
         own = self.own_tokenizer()

@@ -29,7 +29,7 @@ from twofold.model import Ranker, RankerConfig, RankingLoss
 from twofold.model.limits import ranker_within_positions
 from twofold.model.sentence_folder import say_left_out
 from twofold.progress import bar
-from twofold.recipe.base import PREPARED, Recipe, Split, check_lengths, held_out_rows
+from twofold.recipe.base import PREPARED, Recipe, Split, check_columns, check_lengths, held_out_rows
 from twofold.recipe.prepare import Mining, Teacher, prepare_rows
 from twofold.recipe.text import make_tokenizers, split_rows
 from twofold.training.config import RankingTrainConfig
@@ -129,6 +129,9 @@ class RankingRecipe(Recipe):
         return RankerConfig(self.encoder, self.decoder, self.separate, **given, loss=self.loss)
 
     def model(self, folder: Path) -> Ranker:
+        given = next(self.reader.read_as_given(self.data.train))
+        response = {} if given.values.get("candidates") is not None else {"data.response": self.data.response}
+        check_columns(iter([given]), {"data.context": self.data.context, **response})
         tokenizer = self.own_tokenizer()
         if tokenizer is None:
             columns = {SOURCE: "texts"}

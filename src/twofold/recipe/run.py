@@ -15,7 +15,7 @@ from twofold.evaluation import metric_names
 from twofold.locks import held
 from twofold.recipe.base import Recipe, Split
 from twofold.recipe.claim import TOKENIZERS, claim, record
-from twofold.recipe_file import override
+from twofold.recipe_file import override, recipe_names
 from twofold.training import processes
 from twofold.training.loop import Outcome, Trainer
 
@@ -38,6 +38,7 @@ def train(
         recipe = Recipe.load(recipe, changes)
     elif changes:
         recipe = Recipe.of(override(recipe.plain(), changes))
+    _check_models(recipe)
     folder = Path(out)
     with processes.joined(), _alone(folder):
         with processes.first_goes_ahead():
@@ -67,6 +68,20 @@ def _alone(folder: Path) -> Iterator[None]:
     """Keep the folder to this training: the first of its processes holds the lock for all of them."""
     with held(folder / ".lock", "training") if processes.rank() == 0 else contextlib.nullcontext():
         yield
+
+
+def _check_models(recipe: Recipe) -> None:
+    """Refuse a model to start or learn from that is yet to be trained."""
+    mine, teacher = getattr(recipe, "mine", None), getattr(recipe, "teacher", None)
+    named = {"start": recipe.start, "mine.model": mine and mine.model, "teacher.model": teacher and teacher.model}
+    for setting, name in named.items():
+        # What does not lie under runs/ may be found elsewhere.
+        if name and not Path(name).exists() and (setting == "start" or Path(name).parts[0] == "runs"):
+            first = Path(name).name if Path(name).name in recipe_names() else "RECIPE"
+            raise TwofoldError(
+                f"{setting}={name}: no such model; train it first, with `twofold train {first} --out {name}`, "
+                f"or name another with {setting}=FOLDER"
+            )
 
 
 @contextlib.contextmanager

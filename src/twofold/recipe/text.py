@@ -20,7 +20,7 @@ from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.data.training import TrainingRows
 from twofold.model import Model, ModelConfig
 from twofold.progress import bar
-from twofold.recipe.base import Split, check_lengths, held_out_rows
+from twofold.recipe.base import Split, check_columns, check_lengths, held_out_rows
 from twofold.recipe.pair import PairRecipe
 
 
@@ -106,6 +106,7 @@ class TextRecipe(PairRecipe):
 
     def model(self, folder: Path) -> Model:
         config = self.model_config()
+        check_columns(read_rows(self.data.train), {"data.source": self.data.source, **self.targets()})
         written = {name: str(slot.target) for name, slot in config.decoders.items() if slot.part.writes == "text"}
         columns = {SOURCE: config.source if isinstance(config.source, str) else "\t".join(config.source), **written}
         own = self.own_tokenizer()
