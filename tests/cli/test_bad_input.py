@@ -337,9 +337,9 @@ def test_a_folder_that_cannot_be_trained_into_is_one_line(trained: Path, tmp_pat
     ("option", "path", "said"),
     [
         ("--plot", "", ": a folder; name a file in it"),
-        ("--plot", "none/a.png", "/none; make it first"),
+        ("--plot", "file/a.png", "a.png: could not be written (File exists); what was there before is kept"),
         ("--conllu", "", ": a folder; name a file in it"),
-        ("--conllu", "none/a.conllu", "/none; make it first"),
+        ("--conllu", "file/in/a.conllu", "could not be written (Not a directory); what was there before is kept"),
         ("--masks", "file", "could not be written (File exists); what was there before is kept"),
         ("--masks", "file/inside", "could not be written (Not a directory); what was there before is kept"),
     ],

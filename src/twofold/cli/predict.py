@@ -157,8 +157,8 @@ def _check_outputs(files: list[Path], masks: Path | None) -> None:
     for path in files:
         if path.is_dir():
             raise TwofoldError(f"{path}: a folder; name a file in it")
-        if not path.parent.is_dir():
-            raise TwofoldError(f"{path}: there is no folder {path.parent}; make it first")
+        with storage.writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise TwofoldError(f"{path}: cannot be written to; name another file")
     if masks:

@@ -126,7 +126,8 @@ class PictureRecipe(PairRecipe):
 
     def model(self, folder: Path) -> Model:
         config = self.model_config()
-        if find_files(self.data.train) is None and self.data.picture.broken == "refuse":
+        reads = any(slot.part.writes != "mask" for slot in config.decoders.values())  # masks are read after it is built
+        if reads and self.data.picture.broken == "refuse" and find_files(self.data.train) is None:
             check_columns(read_rows(self.data.train), {"data.image": self.data.image, **self.targets()})
         written = {name: slot.target for name, slot in config.decoders.items() if slot.part.writes == "text"}
         columns = {name: "\t".join([one] if isinstance(one, str) else one) for name, one in written.items()}
