@@ -6,16 +6,18 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from twofold.errors import TwofoldError
 
-HOLDER = ".holder"
-"""The ending of the file beside a lock file that names the process which holds the lock, or held it last."""
+NAMING = 1.0
+"""Seconds that a process may take to write its name into a lock file that it has just got."""
 
 
 class HeldError(TwofoldError):
@@ -47,35 +49,41 @@ def held(path: Path, doing: str, wait: float = 0.0) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or error
         raise TwofoldError(f"{folder}: cannot be written to ({reason}); choose another folder") from None
     try:
-        _name_holder(path)
+        _write(path, {"process": os.getpid(), "host": socket.gethostname(), "since": _now().isoformat(" ", "minutes")})
         yield
     finally:
+        _write(path, None)
         lock.release()
 
 
-def _holder_file(path: Path) -> Path:
-    return path.with_name(path.name + HOLDER)
-
-
-def _name_holder(path: Path) -> None:
-    about = {"process": os.getpid(), "host": socket.gethostname(), "since": datetime.now().isoformat(" ", "minutes")}
+def _write(path: Path, holder: dict[str, Any] | None) -> None:
+    """Name the process that holds the lock in the lock file itself, or nobody."""
     with contextlib.suppress(OSError):  # the lock holds without it
-        handle = os.open(_holder_file(path), os.O_WRONLY | os.O_CREAT, 0o644)
-        try:  # in place, which takes less time than a new file for every lock
-            os.truncate(handle, os.write(handle, json.dumps(about).encode()))
+        handle = os.open(path, os.O_WRONLY)
+        try:
+            os.truncate(handle, os.write(handle, json.dumps(holder).encode()) if holder else 0)
         finally:
             os.close(handle)
 
 
 def _holder(path: Path) -> str:
     """The process that holds a lock in brackets, or nothing where that is not known."""
-    try:
-        about = json.loads(_holder_file(path).read_text(encoding="utf-8"))
-        since = datetime.fromisoformat(about["since"])
-        process, host = int(about["process"]), str(about["host"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    today = since.date() == datetime.now().date()
-    return (
-        f" ({process} on {host}, since {since:%H:%M})" if today else f" ({process} on {host}, since {since:%F %H:%M})"
-    )
+    end = time.monotonic() + NAMING
+    while True:
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            since = datetime.fromisoformat(about["since"])
+            process, host = int(about["process"]), str(about["host"])
+            if host == socket.gethostname():
+                os.kill(process, 0)  # a process that was killed left its name
+        except (OSError, ValueError, KeyError, TypeError):
+            if time.monotonic() > end:
+                return ""
+            time.sleep(0.01)
+        else:
+            day = "" if since.date() == _now().date() else f"{since:%F} "
+            return f" ({process} on {host}, since {day}{since:%H:%M})"
+
+
+def _now() -> datetime:
+    return datetime.now()

@@ -77,12 +77,15 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return content
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The value that a JSON text holds; what JSON leaves open or Python cannot hold is a ValueError with its reason."""
+def parse_json(text: str | bytes, nan: bool = False) -> Any:
+    """The value that a JSON text holds; what JSON leaves open or Python cannot hold is a ValueError with its reason.
+
+    nan: take NaN and Infinity, which Python and others write, though JSON has no such numbers
+    """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
     try:
-        return _DECODER.decode(text.removeprefix("\ufeff"))
+        return (_LENIENT if nan else _STRICT).decode(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -93,7 +96,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for number, key in enumerate(keys) if key in keys[:number])
-        raise ValueError(f"the key '{shorten(twice, 60, placeholder=' ...')}' stands twice in one object")
+        raise ValueError(f"the key '{shorten(twice, 60, placeholder=' ...')}' stands twice")
     return content
 
 
@@ -114,7 +117,8 @@ def _finite(text: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole)
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ def copy(trained: Path, tmp_path: Path) -> Path:
         (b'{"source": "one", "target": "1"}\n"two"\n', ":2: not a JSON object"),
         (b'{"source": "one", "target": "1", "source": "2"}\n', ":1: not JSON (the key 'source' stands twice)"),
         (b'{"source": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", ":1: not JSON (nested too deep)"),
-        (b'{"source": ' + b"1" * 5000 + b"}\n", ":1: not JSON (Exceeds the limit"),
+        (b'{"source": ' + b"1" * 5000 + b"}\n", ":1: not JSON (a number of 5,000 digits)"),
         (b'{"source": "one", "target": "1"}\n{"source": "\xff", "target": "2"}\n', ":2: not valid UTF-8"),
         (b'{"source": "one", "target": "1"}\n{"source": "", "target": "2"}\n', ":2: 'source' is empty"),
         (b'{"source": "one", "target": " "}\n', ":1: 'target' is empty"),

@@ -17,7 +17,7 @@ from twofold.recipe import Recipe
 from twofold.recipe.run import train
 
 ROWS = [
-    {"context": f"the gulls {word}", "response": word, "text": f"a {word}", "label": word[:1], "target": word}
+    {"context": f"the gulls {word}", "response": word, "text": f"a {word}", "letter": word[:1], "number": word}
     for word in ("one", "two", "three", "four", "nine", "ten")
 ]
 TRAIN: dict[str, Any] = {"max_steps": 1, "warmup": 1}
@@ -97,7 +97,7 @@ def test_a_ranking_recipe_lowers_its_limits(
 )
 def test_a_recipe_that_reads_texts_lowers_its_limit(decoder: dict[str, Any], backbones: Path, tmp_path: Path) -> None:
     rows = write_jsonl(tmp_path / "rows.jsonl", ROWS)
-    target = "label" if decoder["kind"] == "label" else "target"
+    target = "letter" if decoder["kind"] == "label" else "number"
     recipe = {
         "data": {"train": rows, "source": "text", "target": target, "max_source": 100},
         "encoder": {"kind": "pretrained", "name": str(backbones / "roberta")},

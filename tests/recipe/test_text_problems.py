@@ -291,6 +291,7 @@ def test_a_long_sentence_that_is_held_out_is_judged_in_windows(tmp_path: Path) -
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with (
         pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),
+        pytest.warns(UserWarning, match="19 rows are held out to judge by and only 1"),
         pytest.warns(
             UserWarning, match="1 of 19 sentences is longer than 24 tokens and is read in .*; 1 word is longer"
         ),

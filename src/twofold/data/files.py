@@ -151,7 +151,7 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            values = parse_json(line)
+            values = parse_json(line, nan=True)
         except ValueError as error:
             raise TwofoldError(f"{place}: not JSON ({error})") from None
         if not isinstance(values, dict):

@@ -22,7 +22,7 @@ from twofold.index.filters import Condition
 from twofold.index.shard import REMEDY, ShardRecord
 from twofold.index.version import VERSION, check_version, create_version, write_version
 
-FORMAT = 2
+FORMAT = 1
 FILE, SHARDS, LOCK = "index.sqlite", "shards", ".lock"
 WAIT = 60.0
 """Seconds to wait for another process that is writing."""
