@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEW, OLD = ".new", ".old"
+CHECKSUM = "checksum"
 LONGEST_NUMBER = 400
 """The most digits of a number in a JSON file; more no setting has, and Python takes long to read them."""
 _NUMBER = re.compile(r"\d+")
@@ -75,6 +76,25 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TwofoldError(f"{path}: not a JSON object; {remedy}")
     return content
+
+
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """The same with a checksum of the content, which `check_content` compares."""
+    write_json(path, {**content, CHECKSUM: _checksum(content)})
+
+
+def check_content(content: Mapping[str, Any], path: Path, remedy: str) -> None:
+    """Refuse the content of a JSON file that is not what was written; one without a checksum was made by hand."""
+    rest = {key: value for key, value in content.items() if key != CHECKSUM}
+    if content.get(CHECKSUM, _checksum(rest)) != _checksum(rest):
+        raise TwofoldError(
+            f"{path}: damaged, or changed by hand, for its checksum is another; {remedy}, or remove its line "
+            f'"{CHECKSUM}" if you changed it'
+        )
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def parse_json(text: str | bytes, nan: bool = False) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,9 @@ def test_a_context_longer_than_the_limit_keeps_its_end(built: Path) -> None:
 def test_an_index_of_a_model_with_code_of_its_own_can_be_changed(models: Path, tmp_path: Path, command: str) -> None:
     shutil.copytree(models / "bi", tmp_path / "own")
     config = tmp_path / "own" / "config.json"
-    config.write_text(config.read_text().replace('"kind": "transformer"', '"kind": "twofold.encoders.transformer"'))
+    about = json.loads(config.read_text().replace('"kind": "transformer"', '"kind": "twofold.encoders.transformer"'))
+    about.pop("checksum")
+    config.write_text(json.dumps(about))
     texts = write_jsonl(tmp_path / "texts.jsonl", [{"id": "new", "text": "one"}])
     index, own = tmp_path / "index", tmp_path / "own"
     done("index", "build", index, "--model", own, "--texts", write_jsonl(tmp_path / "a.jsonl", ROWS), "--allow-code")

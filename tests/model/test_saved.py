@@ -39,7 +39,16 @@ def refusal(folder: Path, allow_code: bool = False) -> str:
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     change(about)
+    about.pop("checksum", None)
     (folder / "config.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def test_settings_that_are_not_what_was_saved_are_refused_unless_somebody_says_so(saved: Path) -> None:
+    config = saved / "config.json"
+    config.write_text(config.read_text().replace('"max_target": ', '"max_target": 1', 1))
+    assert refusal(saved).startswith(f"{config}: damaged, or changed by hand")
+    edit(saved, lambda about: None)
+    twofold.load(saved, "cpu")
 
 
 def test_a_loaded_model_predicts_what_the_saved_one_did(saved: Path, tokenizer: TextTokenizer) -> None:

@@ -123,13 +123,11 @@ class Cache:
 def _read_about(path: Path, remedy: str) -> dict[str, Any]:
     """What is known of a cache, if it stands there as it was written."""
     about = storage.read_json(path, remedy)
-    if about.pop("sha256", None) != _sum(about):
-        raise TwofoldError(f"{path}: damaged, its checksum is another; {remedy}")
+    storage.check_content(about, path, remedy)
+    missing = {"rows", "types", "cut", "files"} - about.keys()
+    if missing or about.get("format") != FORMAT:
+        raise TwofoldError(f"{path}: damaged, it lacks {', '.join(sorted(missing or {'format'}))}; {remedy}")
     return about
-
-
-def _sum(about: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def cache_folder() -> Path:
@@ -174,7 +172,7 @@ def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], repor
                     os.fsync(opened.file.fileno())
             sums = {name: opened.about() for name, opened in files.items()}
             about = {"format": FORMAT, "rows": total, "types": types, "cut": cut, "files": sums}
-            storage.write_json(aside / ABOUT, {**about, "sha256": _sum(about)})
+            storage.write_checked_json(aside / ABOUT, about)
             aside.rename(folder)
         except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)

@@ -78,7 +78,7 @@ def write(
             "tokenizer_sha256": {file: storage.sha256(aside / file) for file, _ in files.values()},
             "model": unstructure(config),
         }
-        storage.write_json(aside / CONFIG, about)
+        storage.write_checked_json(aside / CONFIG, about)
 
 
 def read(folder: Path, allow_code: bool) -> Saved:
@@ -112,6 +112,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
             raise TwofoldError(
                 f"{path / file}: not the tokenizer that the weights beside it were trained with, or damaged; {REMEDY}"
             )
+    storage.check_content(about, path / CONFIG, REMEDY)
     loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
     return Saved(path, config, {name: loaded[file] for name, file in files.items()})
 

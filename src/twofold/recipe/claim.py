@@ -33,15 +33,20 @@ class Record:
     """The SHA-256 of tokenizers and prepared rows, by their names in the folder."""
 
 
+def check_free(folder: Path, resume: bool) -> bool:
+    """Refuse a folder that holds a training unless it is to be resumed; returns whether it holds one."""
+    begun = any((folder / name).exists() for name in ("log.jsonl", "model", "checkpoints"))
+    if begun and not resume:
+        raise TwofoldError(f"{folder}: holds a training already; go on with --resume or choose another folder")
+    return begun
+
+
 def claim(folder: Path, recipe: Recipe, resume: bool, anyway: bool) -> dict[str, Input]:
     """Make the folder this recipe's own, never another's, and give the data that is yet to be recorded there.
 
     anyway: go on although the data has changed
     """
-    begun = any((folder / name).exists() for name in ("log.jsonl", "model", "checkpoints"))
-    if begun and not resume:
-        raise TwofoldError(f"{folder}: holds a training already; go on with --resume or choose another folder")
-    if begun:
+    if check_free(folder, resume):
         for name in (RECIPE, DATA):
             if not (folder / name).exists():
                 raise TwofoldError(f"{folder}: holds a training, but not its {name}; choose another folder")

@@ -14,7 +14,7 @@ from twofold.errors import TwofoldError, did_you_mean
 from twofold.evaluation import metric_names
 from twofold.locks import held
 from twofold.recipe.base import Recipe, Split
-from twofold.recipe.claim import TOKENIZERS, claim, record
+from twofold.recipe.claim import TOKENIZERS, check_free, claim, record
 from twofold.recipe_file import override, recipe_names
 from twofold.training import processes
 from twofold.training.loop import Outcome, Trainer
@@ -40,7 +40,7 @@ def train(
         recipe = Recipe.of(override(recipe.plain(), changes))
     _check_models(recipe)
     folder = Path(out)
-    with processes.joined(), _alone(folder):
+    with processes.joined(), _alone(folder, resume):
         with processes.first_goes_ahead():
             fresh = claim(folder, recipe, resume, resume_anyway) if processes.rank() == 0 else {}
             recipe = recipe.prepare(folder)
@@ -64,8 +64,10 @@ def train(
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Path, resume: bool) -> Iterator[None]:
     """Keep the folder to this training: the first of its processes holds the lock for all of them."""
+    if processes.rank() == 0:
+        check_free(folder, resume)  # before anything in it is touched
     with held(folder / ".lock", "training") if processes.rank() == 0 else contextlib.nullcontext():
         yield
 

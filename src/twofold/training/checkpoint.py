@@ -50,7 +50,7 @@ def save(folder: Path, progress: Progress, groups: dict[str, dict[str, Tensor]])
             file = aside / f"{name}.safetensors"
             storage.write_tensors(file, tensors, {"format": str(FORMAT)})
             sums[file.name] = storage.sha256(file)
-        storage.write_json(aside / STATE, {"format": FORMAT, "sha256": sums, "progress": asdict(progress)})
+        storage.write_checked_json(aside / STATE, {"format": FORMAT, "sha256": sums, "progress": asdict(progress)})
     for older in _all(folder):
         if older != path:
             storage.remove_folder(older)
@@ -70,6 +70,7 @@ def load(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
     state: dict[str, Any] = storage.read_json(path / STATE, remedy)
     if state.get("format") != FORMAT:
         raise TwofoldError(f"{path}: saved in format {state.get('format')}, this version reads {FORMAT}; {remedy}")
+    storage.check_content(state, path / STATE, remedy)
     groups = {}
     for name, expected in structure(state.get("sha256"), dict[str, str], str(path / STATE)).items():
         tensors = storage.read_tensors(path / name, remedy)

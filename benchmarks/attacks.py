@@ -1,0 +1,169 @@
+"""Attacks on indexes, trainings and caches: kills at calls that change files, flipped bits, and what a change costs.
+
+Counts what became of each attack, for the table in docs/reliability.md; the tests run short forms of the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import shutil
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _common import ROOT, save
+
+sys.path.insert(0, str(ROOT))
+
+from tests.attacks.flips import flip_all, summed
+from tests.attacks.kills import kill_builds, kill_changes, kill_trainings, losses_of
+from tests.attacks.victim import Victims
+from tests.conftest import small_recipe, write_jsonl
+from tests.index.common import TEXTS, ranker_of
+from twofold.data import made
+from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
+from twofold.index import Index
+from twofold.index.store import Book
+from twofold.model import Model, Ranker
+from twofold.recipe import Recipe, train
+
+GOOD = ("whole", "not killed", "right", "named")
+
+
+def changed_index(folder: Path, model: Ranker) -> Path:
+    """An index whose last changes stand in its write-ahead log."""
+    with Index.build(folder / "open", model, [{"id": n, "text": text} for n, text in enumerate(TEXTS[:40])]) as index:
+        reading = sqlite3.connect(folder / "open" / "index.sqlite", isolation_level=None)
+        reading.execute("BEGIN")
+        reading.execute("SELECT * FROM about").fetchall()
+        index.add([{"id": "new", "text": "one", "lang": "en"}])
+        index.remove([3, 4])
+        shutil.copytree(folder / "open", folder / "index", ignore=shutil.ignore_patterns("*-shm"))
+        reading.close()
+    return folder / "index"
+
+
+def recipe_in(folder: Path, **settings: Any) -> dict[str, Any]:
+    rows = write_jsonl(folder / "numbers.jsonl", made.numbers(60, seed=1))
+    return small_recipe(rows, data={"held_out": 10, "train": rows}, train={"batch_tokens": 300, **settings})
+
+
+def flip_index(folder: Path, model: Ranker, count: int) -> Counter[str]:
+    def answer(copy: Path) -> Any:
+        with Index(copy, model) as index:
+            hits = [*index.search("one", 100), *index.search("seven hundred", 5, 'lang = "en"')]
+            return [(hit.id, hit.text, hit.score, dict(hit.fields)) for hit in hits], len(index)
+
+    return summed(flip_all(changed_index(folder, model), answer, count, folder / "copy"))
+
+
+def flip_training(folder: Path, model: Ranker, count: int) -> Counter[str]:
+    recipe = recipe_in(folder, max_steps=4, evaluate_every=2, save_every=2)
+    longer = Recipe.of({**recipe, "train": {**recipe["train"], "max_steps": 5}})
+    train(Recipe.of(recipe), folder / "run")
+
+    def answer(copy: Path) -> Any:
+        predictions = Model.from_pretrained(copy).predict(["seven hundred", "삼백"])
+        train(longer, copy, resume=True)
+        return [(prediction.output, prediction.score) for prediction in predictions], losses_of(copy)
+
+    return summed(flip_all(folder / "run", answer, count, folder / "copy"))
+
+
+def flip_cache(folder: Path, model: Ranker, count: int) -> Counter[str]:
+    recipe = Recipe.of(recipe_in(folder, max_steps=3))
+    os.environ["TWOFOLD_CACHE"] = str(folder / "whole")
+    train(recipe, folder / "run")
+
+    def answer(copy: Path) -> Any:
+        os.environ["TWOFOLD_CACHE"] = str(copy)
+        shutil.rmtree(folder / "again", ignore_errors=True)
+        train(recipe, folder / "again")
+        return losses_of(folder / "again")
+
+    return summed(flip_all(folder / "whole", answer, count, folder / "copy"))
+
+
+def cost(folder: Path, model: Ranker, times: int) -> dict[str, Any]:
+    """Milliseconds of a change of one candidate: now, and as it was, synced into the log and not into the main file."""
+    rows = [{"id": number, "text": TEXTS[number % len(TEXTS)]} for number in range(5000)]
+    index = Index.build(folder / "cost", model, rows)
+    settle, measured = Book.settle, dict[str, dict[str, list[float]]]()
+
+    def only_synced(book: Book) -> None:
+        with (book.path.parent / "index.sqlite-wal").open("rb") as log:
+            os.fsync(log.fileno())
+
+    changes: dict[str, Callable[[int], Any]] = {
+        "add": lambda number: index.add([{"id": f"x{number}", "text": "one"}]),
+        "update": lambda number: index.update([{"id": f"x{number}", "text": "two"}]),
+        "remove": lambda number: index.remove([f"x{number}"]),
+    }
+    for number in range(times):
+        for name, how in (("before", only_synced), ("now", settle)):
+            Book.settle = how  # type: ignore[method-assign]
+            for kind, change in changes.items():
+                start = time.perf_counter()
+                change(number)
+                measured.setdefault(kind, {}).setdefault(name, []).append((time.perf_counter() - start) * 1000)
+    Book.settle = settle  # type: ignore[method-assign]
+    medians = {
+        kind: {name: statistics.median(found) for name, found in both.items()} for kind, both in measured.items()
+    }
+    return {
+        kind: {
+            **{name: round(value, 2) for name, value in both.items()},
+            "ratio": round(both["now"] / both["before"], 2),
+        }
+        for kind, both in medians.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000, help="at most so many calls of each kind of work")
+    parser.add_argument("--flips", type=int, default=100, help="so many bits of each kind of file")
+    parser.add_argument("--times", type=int, default=100, help="so many changes to measure what one costs")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    model = ranker_of(TextTokenizer.train(TEXTS, TokenizerConfig(size=300)))
+    outcomes: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as temporary, contextlib.redirect_stderr(io.StringIO()):
+        folder = Path(temporary)
+        os.environ["TWOFOLD_CACHE"] = str(folder / "cache")
+        model.save_pretrained(folder / "victims" / "model")
+        victims = Victims(folder / "victims")
+        recipe = recipe_in(folder, max_steps=6, evaluate_every=3, save_every=2, average=0.9)
+        attacks: dict[str, Callable[[Path], Counter[str]]] = {
+            "index changes killed at a call": lambda place: kill_changes(place, victims, model, options.kills),
+            "index builds and copies killed at a call": lambda place: kill_builds(place, victims, model, options.kills),
+            "trainings killed at a call": lambda place: kill_trainings(place, victims, recipe, options.kills),
+            "bits flipped in an index": lambda place: flip_index(place, model, options.flips),
+            "bits flipped in a training folder": lambda place: flip_training(place, model, options.flips),
+            "bits flipped in the token cache": lambda place: flip_cache(place, model, options.flips),
+        }
+        for number, (name, attack) in enumerate(attacks.items()):
+            (folder / str(number)).mkdir()
+            outcomes[name] = dict(attack(folder / str(number)))
+            print(name, outcomes[name], flush=True)
+        victims.close()
+        milliseconds = cost(folder, model, options.times)
+    print("milliseconds of a change of one candidate", milliseconds)
+    save("attacks", {"outcomes": outcomes, "milliseconds_of_a_change": milliseconds})
+    wrong = [outcome for counts in outcomes.values() for outcome in counts if outcome not in GOOD]
+    if wrong:
+        raise SystemExit(f"an attack was not named or harmless: {wrong[0]}")
+
+
+if __name__ == "__main__":
+    main()
