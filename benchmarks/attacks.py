@@ -111,7 +111,7 @@ def cost(folder: Path, model: Ranker, times: int) -> dict[str, Any]:
     }
     for number in range(times):
         for name, how in (("before", only_synced), ("now", settle)):
-            Book.settle = how  # type: ignore[method-assign]
+            Book.settle = how  # type: ignore[method-assign, assignment]
             for kind, change in changes.items():
                 start = time.perf_counter()
                 change(number)

@@ -99,7 +99,12 @@ def read(folder: Path, allow_code: bool) -> Saved:
         raise TwofoldError(
             f"{path}: a model of the family '{family}', which this version does not know; update twofold"
         )
-    config = structure(about.get("model"), FAMILIES[family], f"{path / CONFIG}: model")
+    try:
+        config = structure(about.get("model"), FAMILIES[family], f"{path / CONFIG}: model")
+    except TwofoldError as error:
+        if "\n" in str(error):  # of a damaged file one line is enough
+            storage.check_content(about, path / CONFIG, REMEDY)
+        raise
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
     needed = config.tokenizers()
     if files.keys() != needed or any(Path(file).name != file for file in files.values()):

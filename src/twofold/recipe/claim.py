@@ -67,7 +67,7 @@ def record(folder: Path, inputs: dict[str, Input]) -> None:
     files = [*sorted((folder / TOKENIZERS).glob("*.json")), folder / PREPARED]
     made = {file.relative_to(folder).as_posix(): storage.sha256(file) for file in files if file.exists()}
     data = {name: {"path": one.path, "stamp": one.stamp, "sum": one.sum()} for name, one in inputs.items()}
-    storage.write_json(folder / DATA, {"format": FORMAT, "data": data, "made": made})
+    storage.write_checked_json(folder / DATA, {"format": FORMAT, "data": data, "made": made})
 
 
 def _compare_recipes(folder: Path, recipe: Recipe) -> None:
@@ -83,7 +83,10 @@ def _compare_recipes(folder: Path, recipe: Recipe) -> None:
 def _compare_data(folder: Path, recipe: Recipe, anyway: bool) -> dict[str, Input]:
     """Refuse data that has changed and files that are damaged; `anyway` gives the data that has changed."""
     path = folder / DATA
-    old = structure(storage.read_json(path, ELSEWHERE), Record, str(path))
+    content = storage.read_json(path, ELSEWHERE)
+    storage.check_content(content, path, ELSEWHERE)
+    content.pop(storage.CHECKSUM, None)
+    old = structure(content, Record, str(path))
     if old.format != FORMAT:
         raise TwofoldError(f"{path}: written in format {old.format}, this version reads {FORMAT}; {ELSEWHERE}")
     for name, expected in old.made.items():
