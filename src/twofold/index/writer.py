@@ -95,6 +95,7 @@ class Writer:
         self.folder, self.shards = folder, folder / SHARDS
         self.book = Book(folder)
         self.model = model
+        self._joined = False
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -118,7 +119,8 @@ class Writer:
         finally:
             try:
                 self.book.settle()
-                self._sweep()
+                if self._joined:
+                    self._sweep()
             finally:
                 self.book.close()
 
@@ -275,6 +277,7 @@ class Writer:
             else:
                 full.append([one])
         new = [self._shard(some, number) for number, some in enumerate(full)]
+        self._joined = True  # the files of the old ones go when the new list is on the disk
         with self.book.changing():
             self.book.replace_shards(records, new)
             if directions is not None:
