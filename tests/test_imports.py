@@ -13,7 +13,7 @@ import twofold
 
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
-    {"errors", "encodings"},
+    {"errors", "encodings", "special_files"},
     {"storage", "forks", "locks", "progress", "recipe_file", "ranks", "results"},
     {"types", "config"},
     {"data", "layers", "generate"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import pkgutil
 import re
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_o
 import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
 
-from twofold.errors import TwofoldError, did_you_mean
+from twofold.errors import SeveralErrors, TwofoldError, did_you_mean, one_line
 
 T = TypeVar("T")
 Role = Literal["encoders", "decoders"]
@@ -23,6 +24,12 @@ LARGEST_SIZE, MOST_LAYERS = 1 << 20, 1_000
 """Larger numbers in a part's settings are mistakes that no memory could hold."""
 SHARES = ("dropout", "smoothing")
 """How the names of settings end that are a share of something, never all of it."""
+
+
+LONGEST_NAME = 100
+"""Characters of a name that is unknown here, as an error shows it."""
+LARGEST = 10**300
+"""Whole numbers from here on are no floats."""
 
 
 class Part:
@@ -87,7 +94,7 @@ def structure(content: Any, kind: type[T], place: str = "recipe") -> T:
     except TwofoldError:
         raise
     except Exception as error:
-        raise TwofoldError("\n".join(dict.fromkeys(_lines(error, place)))) from None
+        raise SeveralErrors(_lines(error, place)) from None
 
 
 def unstructure(settings: Any) -> Any:
@@ -113,8 +120,10 @@ def kinds(role: Role) -> list[str]:
 def part_config(role: Role, kind: str) -> type[Part]:
     """The `Config` class of a part: of the file `kind` in the folder, or of a user's own module `package.part`."""
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kind):
+        kind = one_line(kind, LONGEST_NAME)
         raise TwofoldError(f"'{kind}' is not the name of a part; {did_you_mean(kind, kinds(role))}")
     if "." not in kind and kind not in kinds(role):
+        kind = one_line(kind, LONGEST_NAME)
         raise TwofoldError(f"there is no {role[:-1]} '{kind}'; {did_you_mean(kind, kinds(role))}")
     name = kind if "." in kind else f"twofold.{role}.{kind}"
     try:
@@ -157,10 +166,12 @@ def _converter() -> cattrs.Converter:
 def _strict(kind: type) -> Any:
     def hook(value: Any, _: Any) -> Any:
         if kind is float and type(value) is int:
-            return float(value)
+            value = float(value) if abs(value) < LARGEST else math.inf
         if type(value) is not kind:
             names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
             raise ValueError(f"{value!r} is not {names[kind]}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is not a finite number")
         return value
 
     return hook
@@ -227,7 +238,8 @@ def _lines(error: BaseException, place: str) -> list[str]:
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in _fields(error.cl)]
         known += ["target", "weight"] if place.startswith("recipe.decoders.") and issubclass(error.cl, Part) else []
-        return [f"{place} has no '{key}'; {did_you_mean(key, known)}" for key in sorted(map(str, error.extra_fields))]
+        unknown = sorted(one_line(str(key), LONGEST_NAME) for key in error.extra_fields)
+        return [f"{place} has no '{key}'; {did_you_mean(key, known)}" for key in unknown]
     if isinstance(error, BaseExceptionGroup):
         return [line for inner in error.exceptions for line in _lines(inner, place + _step(inner))]
     if isinstance(error, KeyError):

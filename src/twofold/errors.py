@@ -8,6 +8,8 @@ from typing import Any
 
 NOT_NUMBERS = "not numbers; the model's weights are damaged or its training diverged"
 """What is wrong with an answer that holds nan or an infinity."""
+LONGEST_LINE = 800
+"""Characters of a line of an error at most."""
 ANYWAY = "start_anyway=true leaves these out"
 
 
@@ -42,6 +44,23 @@ def check_text(text: Any, name: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise TwofoldError(f"{name}: holds half a character (a lone surrogate); remove it") from None
+
+
+class SeveralErrors(TwofoldError):  # noqa: N818 - it is more than one
+    """Several things that are wrong at once, a line each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = list(dict.fromkeys(one_line(line) for line in lines))
+        super().__init__("\n".join(self.lines))
+
+
+def one_line(text: str, most: int = LONGEST_LINE) -> str:
+    """A text on one line that a terminal only shows: what it would obey is spelled out, a long middle left out."""
+    line = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in (text if len(text) <= 2 * most else f"{text[:most]}{text[-most:]}")
+    )
+    return line if len(line) <= most else f"{line[: most // 2]} … {line[-most // 2 :]}"
 
 
 def listed(things: Sequence[str], most: int = 20) -> str:

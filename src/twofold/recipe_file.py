@@ -12,6 +12,7 @@ import yaml
 
 from twofold.encodings import conversion
 from twofold.errors import TwofoldError, did_you_mean
+from twofold.special_files import refuse_special
 
 LARGEST_RECIPE = 1_000_000
 MOST_VALUES = 100_000
@@ -48,6 +49,7 @@ _Loader.add_implicit_resolver(
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     try:
+        refuse_special(path)
         if path.stat().st_size > LARGEST_RECIPE:
             raise TwofoldError(f"{path}: over {LARGEST_RECIPE:,} bytes; this is not a recipe")
         text = path.read_text(encoding="utf-8-sig")
@@ -157,7 +159,11 @@ def recipe_names() -> list[str]:
 def find_recipe(name: str) -> Path:
     """The file of a recipe given by path or by name."""
     path = Path(name)
-    if path.exists() or path.suffix or len(path.parts) > 1:
+    try:
+        there = path.exists()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise TwofoldError(f"{name}: no such recipe ({getattr(error, 'strerror', None) or error})") from None
+    if there or path.suffix or len(path.parts) > 1:
         return path
     if name not in recipe_names():
         raise TwofoldError(f"there is no recipe '{name}'; {did_you_mean(name, recipe_names())}")

@@ -16,6 +16,7 @@ from textwrap import shorten
 from typing import IO, TYPE_CHECKING, Any
 
 from twofold.errors import TwofoldError
+from twofold.special_files import refuse_special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,6 +69,7 @@ def write_json(path: Path, content: Any) -> None:
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The JSON object in the file at `path`; `remedy` ends the error line when there is none."""
     try:
+        refuse_special(path)
         content = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise TwofoldError(f"{path}: no such file; {remedy}") from None
@@ -188,6 +190,7 @@ def remove_folder(path: Path) -> None:
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file, as hexadecimal digits."""
+    refuse_special(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -210,6 +213,7 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
+        refuse_special(path)
         return load_file(path)
     except FileNotFoundError:
         raise TwofoldError(f"{path}: no such file; {remedy}") from None
@@ -222,6 +226,7 @@ def tensor_shapes(path: Path, remedy: str) -> dict[str, tuple[int, ...]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        refuse_special(path)
         with safe_open(path, "pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:

@@ -271,7 +271,7 @@ def test_connections_of_threads_that_ended_are_closed(folder: Path, ranker: Rank
 
     def open_files() -> int:
         links = [Path("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
-        return sum("index.sqlite" in os.readlink(link) for link in links if os.path.lexists(link))
+        return sum(str(folder / "index.sqlite") in os.readlink(link) for link in links if os.path.lexists(link))
 
     counts = []
     for _ in range(12):

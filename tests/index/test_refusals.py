@@ -67,7 +67,7 @@ def test_an_index_is_built_only_where_nothing_else_is(built: Path, models: Path,
         Path("x" * 5000): "",
     }.items():
         told = refusal("index", "build", place, "--model", models / "poly", "--texts", rows)
-        assert told.startswith(f"{place}")
+        assert told.startswith(f"{place}"[:300])  # the middle of a long line is left out
         assert said in told
     assert answer("search", built, "seven")["hits"] == before
 
@@ -79,7 +79,7 @@ def test_a_place_without_an_index_is_one_line(models: Path, tmp_path: Path, comm
     (tmp_path / "file").touch()
     for place in (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "below", models, Path("x" * 5000)):
         said = refusal(*(place if word == "INDEX" else word for word in command.split()))
-        assert said.startswith(f"{place}")
+        assert said.startswith(f"{place}"[:300])
 
 
 def test_models_that_will_not_do_are_named(built: Path, models: Path, tmp_path: Path) -> None:

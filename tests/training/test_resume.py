@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import json
 import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -92,32 +94,34 @@ def test_no_model_is_claimed_that_is_not_there(tmp_path: Path, recipe: dict[str,
     assert re.fullmatch(r"stopped after \d+ steps; no model was saved yet; go on with --resume", said[-1])
 
 
-def opened_by_a_reader(pipe: Path, process: subprocess.Popen[str]) -> int:
-    """The end to write of a pipe, as soon as the command has begun to read it."""
-    while process.poll() is None:
-        with contextlib.suppress(OSError):  # nobody reads yet
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+def wait_for_a_reader(pipe: int, process: subprocess.Popen[str]) -> None:
+    """Until the command has taken what was written into a pipe."""
+    while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]:
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[1])
         time.sleep(0.02)
-    raise AssertionError(process.communicate()[1])
 
 
 @pytest.mark.parametrize("command", ["train", "rank"])
 def test_ctrl_c_before_the_work_begins_is_one_line(tmp_path: Path, recipe: dict[str, Any], command: str) -> None:
-    pipe = tmp_path / "pipe.jsonl"
-    os.mkfifo(pipe)
+    reader, writer = os.pipe()
+    os.write(writer, b"one\n")
+    pipe = f"/dev/fd/{reader}"
     path = tmp_path / "recipe.yaml"
-    path.write_text(to_yaml({**recipe, "data": {"train": recipe["data"]["train"], "dev": str(pipe)}}), encoding="utf-8")
+    path.write_text(to_yaml({**recipe, "data": {"train": recipe["data"]["train"], "dev": pipe}}), encoding="utf-8")
     arguments = ["train", str(path), "--out", str(tmp_path / "run")]
     if command == "rank":
-        arguments = ["rank", "default", "--candidates", str(pipe), "how much is it?"]
-    with subprocess.Popen([sys.executable, "-m", "twofold", *arguments], stderr=subprocess.PIPE, text=True) as process:
-        writer = opened_by_a_reader(pipe, process)
+        arguments = ["rank", "default", "--candidates", pipe, "how much is it?"]
+    started = [sys.executable, "-m", "twofold", *arguments]
+    with subprocess.Popen(started, stderr=subprocess.PIPE, text=True, pass_fds=[reader]) as process:
+        wait_for_a_reader(reader, process)
         process.send_signal(signal.SIGINT)
         try:
             said = process.communicate(timeout=20)[1]
         finally:
             process.kill()
             os.close(writer)
+            os.close(reader)
     assert (process.returncode, said) == (1, "stopped by Ctrl-C\n")
 
 

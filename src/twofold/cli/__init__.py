@@ -10,18 +10,26 @@ import click
 
 from twofold import __version__
 from twofold.cli import convert, demo, evaluate, index, parts, predict, rank, search, train
-from twofold.errors import TwofoldError
+from twofold.errors import SeveralErrors, TwofoldError, one_line
+
+MOST_LINES = 20
+"""Things that are wrong at once and told."""
 
 
 class _Group(click.Group):
     """Says what is wrong in one line and ends with status 1; wrong usage ends with status 2."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any("\0" in argument for argument in args):  # no shell can give one
+            raise click.UsageError("an argument holds a zero byte, which neither a name nor an option can", ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
         except TwofoldError as error:
-            for line in str(error).splitlines():
+            for line in _error_lines(error):
                 click.echo(f"error: {line}", err=True)
             ctx.exit(1)
         except (KeyboardInterrupt, click.Abort):
@@ -32,8 +40,15 @@ class _Group(click.Group):
             ctx.exit(1)
 
 
+def _error_lines(error: TwofoldError) -> list[str]:
+    """One line; where several things are wrong one for each, up to a number that still can be read."""
+    lines = error.lines if isinstance(error, SeveralErrors) else [one_line(str(error))]
+    more = [f"and {len(lines) - MOST_LINES:,} more"] if len(lines) > MOST_LINES else []
+    return lines[:MOST_LINES] + more
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"warning: {message}", err=True)
+    click.echo(f"warning: {one_line(str(message))}", err=True)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

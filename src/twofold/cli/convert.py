@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twofold.cli.options import print_json
+from twofold.cli.options import FilePath, print_json
 
 if TYPE_CHECKING:
     from twofold.convert import Imported
 
 
 @click.command("import")
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("source", type=FilePath())
+@click.argument("out", type=FilePath())
 @click.option("--kind", type=click.Choice(["bert", "gpt2"]), help="What SOURCE holds, where its files do not tell.")
 @click.option("--cased/--uncased", default=None, help="Whether BERT's tokenizer keeps capitals, where nothing tells.")
 @click.option("--allow-mismatch", is_flag=True, help="Leave out what is unknown or does not fit, and say what.")

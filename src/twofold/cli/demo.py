@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from twofold import storage
+from twofold.cli.options import FilePath
 
 ASKED = (
     "remove a folder and everything in it",
@@ -51,7 +52,7 @@ def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), help="Keep the trained models in this folder.")
+@click.option("--out", type=FilePath(), help="Keep the trained models in this folder.")
 def demo(out: Path | None) -> None:
     """Learn to find functions of Python's standard library from sentences that say what they do.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from twofold.cli.options import print_json, where_options
+from twofold.cli.options import FilePath, print_json, where_options
 
 TEXTS = "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz."
-_place = click.argument("folder", metavar="INDEX")
+_place = click.argument("folder", metavar="INDEX", type=FilePath())
 _texts = click.option("--texts", required=True, help=TEXTS)
 _model = click.option("--model", help="Where the index's model lies, if it was moved.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -35,7 +36,7 @@ def index() -> None:
 @_texts
 @click.option("--stored", default="float32", show_default=True, type=click.Choice(["float32", "float16"]))
 @where_options
-def build(folder: str, model: str, texts: str, stored: str, device: str, allow_code: bool) -> None:
+def build(folder: Path, model: str, texts: str, stored: str, device: str, allow_code: bool) -> None:
     """Read every text and keep its vector. One that was cut short goes on where it stood when it is run again.
 
     \b
@@ -53,7 +54,7 @@ def build(folder: str, model: str, texts: str, stored: str, device: str, allow_c
 @_texts
 @_model
 @where_options
-def add(folder: str, texts: str, model: str | None, device: str, allow_code: bool) -> None:
+def add(folder: Path, texts: str, model: str | None, device: str, allow_code: bool) -> None:
     """Add candidates; an id that is there already is an error. Plain lines are numbered on."""
     _change(folder, "added", lambda index: index.add(texts, show=True), model, device, allow_code)
 
@@ -63,7 +64,7 @@ def add(folder: str, texts: str, model: str | None, device: str, allow_code: boo
 @_texts
 @_model
 @where_options
-def update(folder: str, texts: str, model: str | None, device: str, allow_code: bool) -> None:
+def update(folder: Path, texts: str, model: str | None, device: str, allow_code: bool) -> None:
     """Put candidates in the place of those of the same id, and add new ids; unchanged texts are not read again."""
     _change(folder, "changed", lambda index: index.update(texts, show=True), model, device, allow_code)
 
@@ -71,14 +72,14 @@ def update(folder: str, texts: str, model: str | None, device: str, allow_code: 
 @index.command()
 @_place
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-def remove(folder: str, ids: tuple[str, ...]) -> None:
+def remove(folder: Path, ids: tuple[str, ...]) -> None:
     """Remove candidates by id; if one is not there, none is removed."""
     _change(folder, "removed", lambda index: index.remove(index.given_ids(ids)))
 
 
 @index.command()
 @_place
-def compact(folder: str) -> None:
+def compact(folder: Path) -> None:
     """Write what is left after many changes into as few files as possible."""
     from twofold import api
 
@@ -88,19 +89,17 @@ def compact(folder: str) -> None:
 
 @index.command()
 @_place
-@click.argument("new", metavar="NEW")
+@click.argument("new", metavar="NEW", type=FilePath())
 @click.option("--anyway", is_flag=True, help="Copy what is left of an index that lacks some of its last changes.")
-def copy(folder: str, new: str, anyway: bool) -> None:
+def copy(folder: Path, new: Path, anyway: bool) -> None:
     """Copy INDEX into the folder NEW, as it is at one moment; others may search and change it meanwhile.
 
     \b
       twofold index copy answers.index backup.index
     """
-    from pathlib import Path
-
     from twofold.index.copy import copy_index
 
-    count = copy_index(Path(folder), Path(new), anyway, show=True)
+    count = copy_index(folder, new, anyway, show=True)
     click.echo(f"{count:,} candidates in {new}", err=True)
 
 
@@ -108,7 +107,7 @@ def copy(folder: str, new: str, anyway: bool) -> None:
 @_place
 @click.option("--check", is_flag=True, help="Read every byte and compare it with its checksum.")
 @_json
-def info(folder: str, check: bool, as_json: bool) -> None:
+def info(folder: Path, check: bool, as_json: bool) -> None:
     """Show counts, sizes, fingerprint and health."""
     from twofold import api
 
@@ -122,7 +121,7 @@ def info(folder: str, check: bool, as_json: bool) -> None:
 
 
 def _change(
-    folder: str, done: str, change: Any, model: str | None = None, device: str = "auto", allow_code: bool = False
+    folder: Path, done: str, change: Any, model: str | None = None, device: str = "auto", allow_code: bool = False
 ) -> None:
     from twofold import api
 

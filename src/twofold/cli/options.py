@@ -6,11 +6,25 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from twofold.errors import TwofoldError
+
+
+class FilePath(click.Path):
+    """The name of a file or a folder; an empty one, as of a variable that is not set, would be the folder at hand."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

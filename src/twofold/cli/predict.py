@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from twofold import storage
-from twofold.cli.options import generate_options, model_options, print_json, writing_options
+from twofold.cli.options import FilePath, generate_options, model_options, print_json, refuse_given, writing_options
 from twofold.errors import TwofoldError
 
 PICTURES = 64
@@ -29,16 +29,16 @@ SHOWN = 9
 @click.option("--file", "file", help="Read inputs from a file as well: text, jsonl, tsv, csv, conll, conllu; also .gz.")
 @click.option(
     "--conllu",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Tags and trees: write the sentences into this file, all else as it stands in --file, if that is CoNLL-U.",
 )
 @click.option("--pictures", help="With a table in --file: the folder or archive of its pictures; else the table's own.")
 @click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
 @click.option("--prefix", help="Pictures: how the caption begins, for a model that was trained to go on from there.")
-@click.option("--masks", type=click.Path(path_type=Path), help="Pictures: write the masks into this folder, as .png")
+@click.option("--masks", type=FilePath(), help="Pictures: write the masks into this folder, as .png")
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Draw where the model looked at the first input, or its mask; up to 20 pictures beside each "
     "other, each with what the model made of it: .png, .svg, .pdf",
 )
@@ -79,7 +79,7 @@ def predict(
     from twofold.progress import bar
 
     texts: list[Any] = list(inputs)
-    if not texts and not file:
+    if not texts and file is None:
         raise click.UsageError("give at least one INPUT or --file")
     if stream and (len(texts) != 1 or file or as_json):
         raise click.UsageError("--stream shows one INPUT, and not as JSON")
@@ -89,6 +89,7 @@ def predict(
         raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
     if loaded.config.picture is None:
         _refuse_pictures(inputs)
+        refuse_given(["pictures"], "models that read pictures")
     options = generate_options(loaded, decoder or loaded.decoder_name(None), given)
     if stream:
         if given["beam"] is None:
@@ -98,7 +99,7 @@ def predict(
         click.echo()
         return
     blocks: list[str | None] = [None] * len(texts)
-    if file:
+    if file is not None:
         read, of_file = _read(file, pictures, loaded)
         texts, blocks = texts + read, blocks + of_file
     if loaded.config.picture and loaded.config.picture.broken == "skip":

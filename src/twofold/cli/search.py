@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import click
 
-from twofold.cli.options import ranking_options, show_hits, stages
+from twofold.cli.options import FilePath, ranking_options, show_hits, stages
 
 
 @click.command()
-@click.argument("folder", metavar="INDEX")
+@click.argument("folder", metavar="INDEX", type=FilePath())
 @click.argument("context", nargs=-1, required=True)
 @click.option("--where", metavar="FILTER", help="Only candidates whose fields pass, such as 'lang = \"ko\"'.")
 @click.option("--exclude", multiple=True, metavar="ID", help="Not this candidate; may be repeated.")
@@ -24,7 +25,7 @@ from twofold.cli.options import ranking_options, show_hits, stages
 @click.option("--model", help="Where the index's model lies, if it was moved.")
 @ranking_options
 def search(
-    folder: str,
+    folder: Path,
     context: tuple[str, ...],
     where: str | None,
     exclude: tuple[str, ...],

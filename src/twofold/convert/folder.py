@@ -16,7 +16,7 @@ from torch import Tensor
 from twofold import storage
 from twofold.convert.found import CONSTANT, HEAD, MISSING, SHAPE, UNKNOWN, Found, Item, Settings, refuse
 from twofold.encoders.pretrained import CONSTANTS, SAFELY, Config, PretrainedEncoder, clearly, is_on_top
-from twofold.errors import TwofoldError
+from twofold.errors import SeveralErrors, TwofoldError
 from twofold.model.load import load
 from twofold.types import Vocabulary
 
@@ -135,6 +135,6 @@ def _named(folder: Path, source: Path) -> Iterator[None]:
         try:
             yield
         except TwofoldError as error:
-            raise TwofoldError(str(error).replace(str(folder), str(source))) from error
+            raise SeveralErrors(str(error).replace(str(folder), str(source)).splitlines()) from error
     for warning in said:
         warnings.warn(str(warning.message).replace(str(folder), str(source)), warning.category, stacklevel=4)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from twofold.errors import TwofoldError
+from twofold.errors import SeveralErrors, TwofoldError
 from twofold.storage import read_json
 
 UNKNOWN, MISSING, SHAPE = "unknown", "missing", "another shape"
@@ -73,7 +73,7 @@ def refuse(source: Path, misfits: Iterable[Item], remedy: str) -> None:
     if len(lines) == 1:
         raise TwofoldError(f"{source}: does not fit ({lines[0]}); {remedy}")
     if lines:
-        raise TwofoldError("\n".join([f"{source}: {len(lines)} things do not fit; {remedy}", *lines]))
+        raise SeveralErrors([f"{source}: {len(lines)} things do not fit; {remedy}", *lines])
 
 
 def read_bytes(path: Path, remedy: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import IO, Any
 
 from twofold.encodings import SAMPLE, conversion
 from twofold.errors import TwofoldError
+from twofold.special_files import refuse_special
 from twofold.storage import parse_json, sha256
 from twofold.types import Example
 
@@ -78,7 +80,7 @@ def fingerprint(where: Sources) -> str:
     if isinstance(where, Mapping):
         return " ".join(f"{column} {fingerprint(path)}" for column, path in where.items())
     path = Path(where)
-    if path.is_dir():
+    if os.path.isdir(path):
         return " ".join(f"{file.name} {_sum(file)}" for file in sorted(path.iterdir()) if file.is_file())
     try:
         return f"{''.join(path.suffixes[-2:])} {_sum(path)}"
@@ -121,7 +123,7 @@ def _read_together(paths: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _read(path: Path) -> Iterator[Row]:
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike that of a Path it knows names that no file can have
         yield from _read_datasets_folder(path)
         return
     ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
@@ -227,6 +229,7 @@ def _conversion(path: Path) -> str:
 
 
 def _open(path: Path) -> IO[bytes]:
+    refuse_special(path)
     if path.suffix == ".gz":
         return io.BufferedReader(gzip.open(path, "rb"), 1 << 20)
     return path.open("rb", buffering=1 << 20)

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from twofold import forks, storage
 from twofold.errors import TwofoldError
+from twofold.special_files import refuse_special
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
 MASKS = (" [MASK]", " <mask>")
@@ -131,6 +132,7 @@ class TextTokenizer:
     def load(cls, path: Path) -> TextTokenizer:
         """The tokenizer that `save` wrote."""
         try:
+            refuse_special(path)
             text = path.read_text(encoding="utf-8")
             content = storage.parse_json(text)
             if "frame" not in content:

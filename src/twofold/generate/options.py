@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MOST_HYPOTHESES = 1_000
@@ -44,5 +45,7 @@ class GenerateOptions:
             raise ValueError(f"sampling writes one hypothesis; set beam to 1, not {self.beam}")
         if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.no_repeat < 0:
             raise ValueError("temperature must be above 0, top_p in (0, 1], top_k and no_repeat at least 0")
+        if not math.isfinite(self.length_penalty) or not math.isfinite(self.temperature):
+            raise ValueError(f"length_penalty {self.length_penalty} and temperature {self.temperature} must be finite")
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")

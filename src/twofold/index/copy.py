@@ -27,6 +27,8 @@ def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = Fa
     """
     if os.path.lexists(target):
         raise TwofoldError(f"{target}: is there already; give a folder that is not there")
+    if os.path.realpath(source) in map(str, Path(os.path.realpath(target)).parents):
+        raise TwofoldError(f"{target}: lies inside the index itself; give a folder elsewhere")
     book = Book(source, anyway)
     with contextlib.ExitStack() as stack, storage.new_folder(target) as aside:
         stack.callback(book.close)
@@ -57,6 +59,7 @@ def _moment(
                     raise TwofoldError(f"{error.filename}: this part of the index is missing; {REMEDY}") from None
                 continue
             stack.push(opened)
+            book.count()  # a database without candidates is named here, and not its copy
             with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
                 book.database.backup(target)
             return records, files

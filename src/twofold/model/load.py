@@ -42,8 +42,8 @@ def load(name: str | Path, allow_code: bool = False) -> Model | Ranker:
     folder = Path(name)
     try:
         folder.exists()
-    except OSError as error:  # a name that no folder can have
-        raise TwofoldError(f"{name}: no such model ({error.strerror})") from None
+    except (OSError, ValueError) as error:  # a name that no folder can have
+        raise TwofoldError(f"{name}: no such model ({getattr(error, 'strerror', None) or error})") from None
     if str(name) in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder) or (folder / MODULES).is_file():
         return zero_shot(str(name))
     on_hub = str(name).count("/") == 1 and not folder.is_absolute() and not str(name).startswith(".")

@@ -19,6 +19,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.layers.sizes import Shapes, built_without_memory
 from twofold.model.config import ModelConfig, RankerConfig
+from twofold.special_files import refuse_special
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -52,6 +53,7 @@ def is_backbone(folder: Path) -> bool:
     if not file.is_file():
         return False
     try:
+        refuse_special(file)
         about = storage.parse_json(file.read_bytes())
     except (OSError, ValueError):
         return False
@@ -95,7 +97,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
         )
     _refuse_code(about.get("model"), path, allow_code)
     family = about.get("family", "text")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise TwofoldError(
             f"{path}: a model of the family '{family}', which this version does not know; update twofold"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from twofold import storage
 from twofold.config import structure
 from twofold.errors import TwofoldError, listed
+from twofold.model.saved import CONFIG
 from twofold.recipe.base import PREPARED, Input, Recipe
 from twofold.recipe_file import read_yaml, to_yaml
 
@@ -35,7 +37,10 @@ class Record:
 
 def check_free(folder: Path, resume: bool) -> bool:
     """Refuse a folder that holds a training unless it is to be resumed; returns whether it holds one."""
-    begun = any((folder / name).exists() for name in ("log.jsonl", "model", "checkpoints"))
+    for name, what in ((CONFIG, "a saved model"), ("index.sqlite", "an index")):
+        if os.path.exists(folder / name):  # a training beside it would be in its shadow
+            raise TwofoldError(f"{folder}: holds {what} ({name}), which is no place to train in; choose another folder")
+    begun = any(os.path.exists(folder / name) for name in ("log.jsonl", "model", "checkpoints"))
     if begun and not resume:
         raise TwofoldError(f"{folder}: holds a training already; go on with --resume or choose another folder")
     return begun

@@ -87,6 +87,8 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at most {most}, not {value}")
         if self.learning_rate <= 0 or not 0 <= self.average < 1 or not 0 < self.beta2 < 1:
             raise ValueError("learning_rate must be above 0, average in [0, 1), beta2 in (0, 1)")
+        if self.clip < 0 or self.weight_decay < 0 or self.save_minutes < 0 or not 0 < self.plateau_factor <= 1:
+            raise ValueError("clip, weight_decay and save_minutes must be at least 0, plateau_factor in (0, 1]")
         if not 0 < self.thawed_by <= 1 or not 0 < self.layer_decay <= 1:
             raise ValueError("thawed_by and layer_decay must be above 0 and at most 1")
         if not 0 <= (self.warmup_share or 0) <= 1 or any(rate < 0 for rate in self.rates.values()):
