@@ -89,10 +89,7 @@ def check_content(content: Mapping[str, Any], path: Path, remedy: str) -> None:
     """Refuse the content of a JSON file that is not what was written; one without a checksum was made by hand."""
     rest = {key: value for key, value in content.items() if key != CHECKSUM}
     if content.get(CHECKSUM, _checksum(rest)) != _checksum(rest):
-        raise TwofoldError(
-            f"{path}: damaged, or changed by hand, for its checksum is another; {remedy}, or remove its line "
-            f'"{CHECKSUM}" if you changed it'
-        )
+        raise TwofoldError(f"{path}: damaged, or changed by hand, for its checksum is another; {remedy}")
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

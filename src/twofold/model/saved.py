@@ -24,6 +24,7 @@ from twofold.special_files import refuse_special
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
+OWN_CHANGE = f'{REMEDY}, or remove its line "{storage.CHECKSUM}" if you changed it'
 
 CAME_LATER: dict[str, Any] = {"dense": [], "similarity": "dot"}
 """Settings of rankers that had no name before, and what was meant then."""
@@ -105,7 +106,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
         config = structure(about.get("model"), FAMILIES[family], f"{path / CONFIG}: model")
     except TwofoldError as error:
         if "\n" in str(error):  # of a damaged file one line is enough
-            storage.check_content(about, path / CONFIG, REMEDY)
+            storage.check_content(about, path / CONFIG, OWN_CHANGE)
         raise
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
     needed = config.tokenizers()
@@ -119,7 +120,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
             raise TwofoldError(
                 f"{path / file}: not the tokenizer that the weights beside it were trained with, or damaged; {REMEDY}"
             )
-    storage.check_content(about, path / CONFIG, REMEDY)
+    storage.check_content(about, path / CONFIG, OWN_CHANGE)
     loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
     return Saved(path, config, {name: loaded[file] for name, file in files.items()})
 
