@@ -1,4 +1,4 @@
-"""Attacks on indexes, trainings and caches: kills at calls that change files, flipped bits, and what a change costs.
+"""Attacks: kills at calls that change files, flipped bits, hostile inputs; and what a change of an index costs.
 
 Counts what became of each attack, for the table in docs/reliability.md; the tests run short forms of the same.
 """
@@ -25,7 +25,11 @@ from _common import ROOT, save
 
 sys.path.insert(0, str(ROOT))
 
+from tests.attacks.cases import GROUPS
+from tests.attacks.cases.stage import build_stage
 from tests.attacks.flips import flip_all, summed
+from tests.attacks.inputs import GOOD as ANSWERED
+from tests.attacks.inputs import attack as attack_inputs
 from tests.attacks.kills import kill_builds, kill_changes, kill_trainings, losses_of
 from tests.attacks.victim import Victims
 from tests.conftest import small_recipe, write_jsonl
@@ -37,7 +41,7 @@ from twofold.index.store import Book
 from twofold.model import Model, Ranker
 from twofold.recipe import Recipe, train
 
-GOOD = ("whole", "not killed", "right", "named")
+GOOD = {"whole", "not killed", "right", "named", *ANSWERED}
 
 
 def changed_index(folder: Path, model: Ranker) -> Path:
@@ -92,6 +96,17 @@ def flip_cache(folder: Path, model: Ranker, count: int) -> Counter[str]:
         return losses_of(folder / "again")
 
     return summed(flip_all(folder / "whole", answer, count, folder / "copy"))
+
+
+def hostile_inputs(folder: Path) -> Counter[str]:
+    pairs = made.numbers(300, seed=1) + made.reverse(100, seed=1)
+    texts = [text for pair in pairs for text in pair.values()]
+    stage = build_stage(folder / "stage", TextTokenizer.train(texts, TokenizerConfig(size=100)))
+    outcomes: Counter[str] = Counter()
+    for number, cases in enumerate(GROUPS.values()):
+        (folder / str(number)).mkdir()
+        outcomes += attack_inputs(cases, folder / str(number), stage)
+    return outcomes
 
 
 def cost(folder: Path, model: Ranker, times: int) -> dict[str, Any]:
@@ -151,6 +166,7 @@ def main() -> None:
             "bits flipped in an index": lambda place: flip_index(place, model, options.flips),
             "bits flipped in a training folder": lambda place: flip_training(place, model, options.flips),
             "bits flipped in the token cache": lambda place: flip_cache(place, model, options.flips),
+            "hostile inputs": hostile_inputs,
         }
         for number, (name, attack) in enumerate(attacks.items()):
             (folder / str(number)).mkdir()

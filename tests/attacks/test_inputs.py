@@ -1,4 +1,4 @@
-"""Nine hundred hostile inputs through the command line: one clear line each, and nothing lost."""
+"""Hostile inputs through the command line: one clear line each, and nothing lost."""
 
 from __future__ import annotations
 
