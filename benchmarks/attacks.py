@@ -10,7 +10,6 @@ import contextlib
 import io
 import os
 import shutil
-import sqlite3
 import statistics
 import sys
 import tempfile
@@ -27,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.attacks.cases import GROUPS
 from tests.attacks.cases.stage import build_stage
-from tests.attacks.flips import flip_all, summed
+from tests.attacks.flips import changed_index, flip_all, summed
 from tests.attacks.inputs import GOOD as ANSWERED
 from tests.attacks.inputs import attack as attack_inputs
 from tests.attacks.kills import kill_builds, kill_changes, kill_trainings, losses_of
@@ -42,19 +41,6 @@ from twofold.model import Model, Ranker
 from twofold.recipe import Recipe, train
 
 GOOD = {"whole", "not killed", "right", "named", *ANSWERED}
-
-
-def changed_index(folder: Path, model: Ranker) -> Path:
-    """An index whose last changes stand in its write-ahead log."""
-    with Index.build(folder / "open", model, [{"id": n, "text": text} for n, text in enumerate(TEXTS[:40])]) as index:
-        reading = sqlite3.connect(folder / "open" / "index.sqlite", isolation_level=None)
-        reading.execute("BEGIN")
-        reading.execute("SELECT * FROM about").fetchall()
-        index.add([{"id": "new", "text": "one", "lang": "en"}])
-        index.remove([3, 4])
-        shutil.copytree(folder / "open", folder / "index", ignore=shutil.ignore_patterns("*-shm"))
-        reading.close()
-    return folder / "index"
 
 
 def recipe_in(folder: Path, **settings: Any) -> dict[str, Any]:

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.index.common import TEXTS
 from twofold.errors import TwofoldError
+from twofold.index import Index
+from twofold.model import Ranker
 
 RIGHT, NAMED = "right", "named"
 Answer = Callable[[Path], Any]
 """Whatever is read from, or done in, a copy of the folder; equal if all is well."""
+
+
+def changed_index(folder: Path, model: Ranker) -> Path:
+    """An index whose last changes stand in its write-ahead log, as after a kill while another process searched."""
+    rows = [{"id": number, "text": text} for number, text in enumerate(TEXTS[:40])]
+    with Index.build(folder / "open", model, rows) as index:
+        reading = sqlite3.connect(folder / "open" / "index.sqlite", isolation_level=None)
+        reading.execute("BEGIN")
+        reading.execute("SELECT * FROM about").fetchall()
+        index.add([{"id": "new", "text": "one", "lang": "en"}])
+        index.remove([3, 4])
+        shutil.copytree(folder / "open", folder / "index", ignore=shutil.ignore_patterns("*-shm"))
+        reading.close()
+    return folder / "index"
 
 
 def kinds_of(folder: Path) -> dict[str, list[Path]]:

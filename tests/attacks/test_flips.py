@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import sqlite3
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.attacks.flips import NAMED, RIGHT, flip_all, kinds_of, summed
+from tests.attacks.flips import NAMED, RIGHT, changed_index, flip_all, kinds_of, summed
 from tests.attacks.kills import losses_of
 from tests.conftest import small_recipe, write_jsonl
-from tests.index.common import TEXTS, ranker_of
+from tests.index.common import ranker_of
 from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.index import Index
@@ -30,19 +29,6 @@ FLIPS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def ranker(tokenizer: TextTokenizer) -> Ranker:
     return ranker_of(tokenizer)
-
-
-def changed_index(folder: Path, ranker: Ranker) -> Path:
-    """An index whose last changes stand in its write-ahead log, as those of a killed process whose readers went on."""
-    with Index.build(folder / "open", ranker, [{"id": n, "text": text} for n, text in enumerate(TEXTS[:40])]) as index:
-        reading = sqlite3.connect(folder / "open" / "index.sqlite", isolation_level=None)
-        reading.execute("BEGIN")
-        reading.execute("SELECT * FROM about").fetchall()
-        index.add([{"id": "new", "text": "one", "lang": "en"}])
-        index.remove([3, 4])
-        shutil.copytree(folder / "open", folder / "index", ignore=shutil.ignore_patterns("*-shm"))
-        reading.close()
-    return folder / "index"
 
 
 @FLIPS
