@@ -15,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+sys.path.insert(0, str(ROOT))  # what the tests make up serves here too
 DATA = Path(os.environ.setdefault("TWOFOLD_DATA", str(ROOT.parent / "shared" / "data")))
 
 

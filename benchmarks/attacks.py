@@ -11,7 +11,6 @@ import io
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 import warnings
@@ -20,10 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _common import ROOT, save
+from _common import save
 
-sys.path.insert(0, str(ROOT))
-
+from tests import made
 from tests.attacks.cases import GROUPS
 from tests.attacks.cases.stage import build_stage
 from tests.attacks.flips import changed_index, flip_all, summed
@@ -33,7 +31,6 @@ from tests.attacks.kills import kill_builds, kill_changes, kill_trainings, losse
 from tests.attacks.victim import Victims
 from tests.conftest import small_recipe, write_jsonl
 from tests.index.common import TEXTS, ranker_of
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.index import Index
 from twofold.index.store import Book
@@ -144,7 +141,7 @@ def main() -> None:
         os.environ["TWOFOLD_CACHE"] = str(folder / "cache")
         model.save_pretrained(folder / "victims" / "model")
         victims = Victims(folder / "victims")
-        recipe = recipe_in(folder, max_steps=6, evaluate_every=3, save_every=2, average=0.9)
+        recipe = recipe_in(folder, max_steps=6, evaluate_every=3, save_every=2, ema=0.9)
         attacks: dict[str, Callable[[Path], Counter[str]]] = {
             "index changes killed at a call": lambda place: kill_changes(place, victims, model, options.kills),
             "index builds and copies killed at a call": lambda place: kill_builds(place, victims, model, options.kills),

@@ -17,7 +17,7 @@ from _common import need, save
 
 from twofold.model import Model
 from twofold.recipe import Recipe
-from twofold.training.optimise import Freezing, make_optimiser
+from twofold.training.optimizer import Freezing, make_optimizer
 
 WAYS = ("none", "encoder")
 ROWS, WORDS = 64, 64
@@ -29,20 +29,20 @@ def learner(way: str, folder: Path) -> tuple[Model, torch.optim.Optimizer]:
     torch.manual_seed(1)
     model = recipe.model(folder)
     assert isinstance(model, Model)
-    optimiser = make_optimiser(model, recipe.train)
+    optimizer = make_optimizer(model, recipe.train)
     Freezing(model, recipe.train).at(0.0)
     model.train()
-    return model, optimiser
+    return model, optimizer
 
 
-def step(model: Model, optimiser: torch.optim.Optimizer) -> float:
+def step(model: Model, optimizer: torch.optim.Optimizer) -> float:
     """CPU seconds of one step over texts of as many tokens as are read."""
     examples = [{"text": f"{number} " + "card " * WORDS, "label": "age_limit"} for number in range(ROWS)]
     batch = model.batch(examples)
     start = time.process_time()
     model.backward(batch, model.counts(batch))
-    optimiser.step()
-    optimiser.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
     return time.process_time() - start
 
 
@@ -61,12 +61,12 @@ def main() -> None:
     torch.set_num_threads(1)
     with TemporaryDirectory() as folder:
         if options.memory:
-            model, optimiser = learner(options.memory, Path(folder))
+            model, optimizer = learner(options.memory, Path(folder))
             gc.collect()
             Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew, loading left out
             before = peak()
             for _ in range(3):
-                step(model, optimiser)
+                step(model, optimizer)
             print(json.dumps([before, peak()]))
             return
         learners = {way: learner(way, Path(folder) / way) for way in WAYS}

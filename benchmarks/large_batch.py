@@ -18,7 +18,7 @@ from twofold.data.ranking_batches import RankingBatch
 from twofold.encoders import pretrained
 from twofold.model import Ranker, RankerConfig
 from twofold.training.config import RankingTrainConfig
-from twofold.training.optimise import make_optimiser
+from twofold.training.optimizer import make_optimizer
 
 CONTEXT, CANDIDATE = 100, 50
 DECODERS: dict[str, dict[str, Any]] = {"bi": {"kind": "bi"}, "poly64": {"kind": "poly", "codes": 64}}
@@ -50,10 +50,10 @@ def measure(name: str, rows: int) -> float:
     decoder = part_config("decoders", str(settings.pop("kind")))(**settings)
     model = Ranker(RankerConfig(encoder, decoder), encoder.own_tokenizer())  # type: ignore[arg-type]
     model.train()
-    optimiser = make_optimiser(model, RankingTrainConfig())
+    optimizer = make_optimizer(model, RankingTrainConfig())
     made = batch(rows)
     model.backward(made, model.counts(made))
-    optimiser.step()
+    optimizer.step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from _bootstrap import paired_bootstrap
 from _common import DATA, RESULTS, ROOT, cpu_minutes, need, save, train
 
 import twofold
 from twofold.data.files import Row, read_rows
-from twofold.evaluation.ranking import milliseconds, questions, score_questions
-from twofold.ranks import paired_bootstrap, places, recall, summary
+from twofold.data.ranks import places, recall, summary
+from twofold.metrics.ranking import milliseconds, questions, score_questions
 
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
@@ -45,7 +46,7 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
         made += ["data.preface=persona", "data.max_context=160"]
     if data != "ubuntu_irc" and kind != "cross":  # chosen on rows held out of sgd
         made += ["data.rows=8000", "train.learning_rate=4e-4"]
-        made += ["train.rates={decoders.main.codes: 10}"] if kind.startswith("poly") else []
+        made += ["train.learning_rate_multipliers={decoders.main.codes: 10}"] if kind.startswith("poly") else []
     if kind.endswith("64"):
         made.append("decoder.codes=64")
     if kind == "cross":
@@ -63,8 +64,8 @@ def rows_of_table(runs: Path) -> dict[str, tuple[str, str, list[str]]]:
     for start, recipe in KOREAN.items():
         for seed in (1, 2, 3) if start == "multilingual" else (1,):
             ending, drawn = ("", []) if seed == 1 else (f"_seed{seed}", [f"train.seed={seed}"])
-            reduction = ", reduction: summary" if start == "multilingual" else ""
-            bi = [f"decoder={{kind: bi{reduction}}}", "train.rates={}"]
+            pooling = ", pooling: summary" if start == "multilingual" else ""
+            bi = [f"decoder={{kind: bi{pooling}}}", "train.learning_rate_multipliers={}"]
             table[f"chatbot_ko_{start}_bi{ending}"] = ("chatbot_ko", recipe, [*bi, *drawn])
             table[f"chatbot_ko_{start}_poly16{ending}"] = ("chatbot_ko", recipe, drawn)
     return table

@@ -12,9 +12,9 @@ from sentence_transformers import SentenceTransformer
 import twofold
 from twofold.data.candidates import read_candidates
 from twofold.data.files import read_rows
+from twofold.data.ranks import ndcg
 from twofold.encoders.pretrained import folder_of
-from twofold.evaluation.retrieval import measure
-from twofold.ranks import ndcg
+from twofold.metrics.retrieval import measure
 
 
 def main() -> None:

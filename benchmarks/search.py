@@ -28,8 +28,8 @@ import torch
 from _common import ROOT, need, save
 
 import twofold
+from twofold.cli.stdlib_docs import pairs, standard_library_docs
 from twofold.data.files import read_rows
-from twofold.data.stdlib_docs import pairs, standard_library_docs
 from twofold.index.bounds import Heads, Small, main_directions
 from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
 from twofold.index.shard import Shard
@@ -68,7 +68,11 @@ def _column(file: str, name: str) -> Iterator[str]:
 def trained(codes: int, runs: Path, rows: int) -> Ranker:
     """A poly-encoder on the embedded default; only its head learns."""
     folder = runs / f"search_poly{codes}"
-    changes = [f"data.rows={rows}", f"decoder.codes={codes}", "train.rates={encoder: 0, decoders.main.codes: 10}"]
+    changes = [
+        f"data.rows={rows}",
+        f"decoder.codes={codes}",
+        "train.learning_rate_multipliers={encoder: 0, decoders.main.codes: 10}",
+    ]
     command = [sys.executable, "-m", "twofold", "train", "rank_poly", *changes, "--out", str(folder), "--resume"]
     subprocess.run(command, check=True, cwd=ROOT)
     ranker: Ranker = twofold.load(folder)

@@ -58,7 +58,7 @@ def theirs() -> nn.Module:
 
 
 def size(model: nn.Module, pixels: Tensor) -> dict[str, float]:
-    """Millions of parameters and of multiply-adds for one picture."""
+    """Millions of parameters and of multiply-adds for one image."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model.eval()(pixels[:1])
     parameters = sum(one.numel() for one in model.parameters())
@@ -112,7 +112,7 @@ def main() -> None:
             measured[name][f"{work.__name__}_ratio_to_smp"] = seconds / medians["smp"]
     for name, values in measured.items():
         print(name, {key: round(value, 3) for key, value in values.items()})
-    save("segmentation", {"batch": options.batch, "picture": [192, 256], "repeats": options.repeats, **measured})
+    save("segmentation", {"batch": options.batch, "image": [192, 256], "repeats": options.repeats, **measured})
 
 
 if __name__ == "__main__":

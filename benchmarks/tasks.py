@@ -13,7 +13,7 @@ import torch
 from _common import save
 
 import twofold
-from twofold.data import made
+from tests import made
 from twofold.recipe import Recipe, train
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ def recipe(rows: Path, reads: str, writes: str) -> dict[str, Any]:
         "tokenizer": {"size": 120},
         "encoder": {"kind": reads, **SIZES[reads]},
         "decoder": {"kind": writes, **SIZES[writes]},
-        "train": {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "average": 0.99},
+        "train": {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "ema": 0.99},
     }
 
 

@@ -26,7 +26,7 @@ from twofold.model import Model
 from twofold.recipe import TextRecipe
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Trainer
-from twofold.training.optimise import make_optimiser
+from twofold.training.optimizer import make_optimizer
 from twofold.types import Batch
 
 
@@ -64,13 +64,13 @@ class Plain(nn.Module):
 
 def bare(model: nn.Module, loss: Callable[[Batch], Tensor], batches: Iterator[Batch], config: TrainConfig) -> None:
     """The shortest loop that trains."""
-    optimiser = make_optimiser(model, config)
+    optimizer = make_optimizer(model, config)
     model.train()
     for batch in batches:
         loss(batch).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def main() -> None:
         bucketed = TrainingRows(cache, rows, model.source, model.targets, recipe.train.batch_tokens, None, 1)
         like = round(len(rows) / len(bucketed.plan(0)))
         padded = replace(bucketed, batch_rows=like)
-        config = replace(recipe.train, max_steps=options.steps, average=0.0)
+        config = replace(recipe.train, max_steps=options.steps, ema=0.0)
 
         def batches(data: TrainingRows, epoch: int) -> Iterator[Batch]:
             plan = data.plan(epoch)

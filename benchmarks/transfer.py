@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _bootstrap import paired_bootstrap
 from _common import DATA, ROOT, cpu_minutes, need, save, train
 
 import twofold
 from twofold.data.files import Row, read_rows
-from twofold.evaluation.label_scores import pearson, spearman
-from twofold.evaluation.tag_scores import tag_scores
-from twofold.ranks import paired_bootstrap, places, recall
+from twofold.data.ranks import places, recall
+from twofold.metrics.label_scores import pearson, spearman
+from twofold.metrics.tag_scores import tag_scores
 
 TEXTS = {
     "label_banking": "banking77/dev.tsv.gz",
@@ -84,7 +85,7 @@ def frequent_tags(dev: str, rows: Sequence[Row]) -> dict[str, float]:
 
 def judge_pretraining(runs: Path) -> None:
     """The same poly-encoder from scratch and after each kind of pre-training: R@1, and how soon it is as good."""
-    from twofold.evaluation.ranking import questions, score_questions
+    from twofold.metrics.ranking import questions, score_questions
 
     need("ubuntu_irc", "dev.jsonl.gz")
     table: dict[str, Any] = {}
@@ -124,13 +125,13 @@ def reached(curve: list[tuple[int, float]], other: list[tuple[int, float]]) -> i
     return next((step for step, value in curve if value >= best), None)
 
 
-def judge_pictures(runs: Path) -> None:
+def judge_images(runs: Path) -> None:
     """Breeds of pets, and that encoder under a U-Net on their masks: frozen, thawing, free, and beside from scratch."""
     need("oxford_pets", "images.zip")
-    pictures, shapes = f"{DATA}/oxford_pets/images.zip/dev/images", f"{DATA}/oxford_pets/images.zip/dev"
+    images, shapes = f"{DATA}/oxford_pets/images.zip/dev/images", f"{DATA}/oxford_pets/images.zip/dev"
     train("label_pets", runs / "label_pets")
     labels = twofold.load(runs / "label_pets")
-    rows = list(labels.read(str(DATA / "oxford_pets" / "dev.tsv.gz"), pictures))
+    rows = list(labels.read(str(DATA / "oxford_pets" / "dev.tsv.gz"), images))
     breeds = twofold.evaluate(labels, [row.values for row in rows]).metrics
     starts = {"scratch": [], "frozen": ["train.freeze=encoder"], "thawing": ["train.freeze=gradual"], "free": []}
     table: dict[str, Any] = {}
@@ -145,12 +146,12 @@ def judge_pictures(runs: Path) -> None:
         table[name]["steps_to_the_best_of_scratch"] = reached(curve, table["scratch"]["held_out"])
     print(breeds, table, flush=True)
     content = {"breeds": breeds, "breeds_cpu_minutes": cpu_minutes(runs / "label_pets"), "masks": table}
-    save("transfer/pictures", {"epochs": 10, "examples": len(rows), **content})
+    save("transfer/images", {"epochs": 10, "examples": len(rows), **content})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    others = {"pretraining": judge_pretraining, "pictures": judge_pictures}
+    others = {"pretraining": judge_pretraining, "images": judge_images}
     parser.add_argument("names", nargs="*", choices=[*TEXTS, *others, []], help="rows of the tables; all unless given")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of the trainings")
     options = parser.parse_args()

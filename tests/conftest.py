@@ -12,10 +12,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests import made
 from twofold.config import DecoderPart, EncoderPart, structure
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.data.views import PictureSettings
+from twofold.data.views import ImageSettings
 from twofold.model import DecoderSlot, Model, ModelConfig
 from twofold.model.config import MaskSettings
 
@@ -38,10 +38,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "convnet": {"widths": [8, 12, 16], "blocks": 1},
     "vit": {"width": 16, "layers": 2, "heads": 2, "patch": 4},
     "poly": {"codes": 3},
-    "cross": {"reduction": "mean"},
+    "cross": {"pooling": "mean"},
 }
 """Settings that make each kind of part small; an unknown one is tested with its own defaults."""
-ELSEWHERE = {"timm": "needs a package and larger pictures: tests/encoders/test_timm.py"}
+ELSEWHERE = {"timm": "needs a package and larger images: tests/encoders/test_timm.py"}
 """Parts that the contracts leave to tests of their own, and why."""
 
 
@@ -55,7 +55,7 @@ def skipped_here(kind: str) -> list[pytest.MarkDecorator]:
 
 
 CLASSES = ("ground", "sky", "tree")
-"""What the masks of small pictures show."""
+"""What the masks of small images show."""
 VOID = 9
 """The number of their pixels that do not count."""
 
@@ -104,17 +104,17 @@ def small_model(
     return Model(config, {name: tokenizer for name in ("source", *slots) if name in config.tokenizers()})
 
 
-def small_picture_model(
+def small_image_model(
     tokenizer: TextTokenizer, reads: EncoderPart, *writes: DecoderPart, seed: int = 0, **settings: Any
 ) -> Model:
-    """The same of pictures: texts are written after the column `captions`, masks after `mask`."""
+    """The same of images: texts are written after the column `captions`, masks after `mask`."""
     torch.manual_seed(seed)
     columns = {"text": "captions", "mask": "mask", "label": "label"}
     slots = {
         f"main{number or ''}": DecoderSlot(part, columns.get(part.writes, "none")) for number, part in enumerate(writes)
     }
     classes = {name: NAMES["label"] for name, slot in slots.items() if slot.part.writes == "label"}
-    known: dict[str, Any] = {"picture": PictureSettings(), "mask": MaskSettings(CLASSES, ignore=VOID)}
+    known: dict[str, Any] = {"image": ImageSettings(), "mask": MaskSettings(CLASSES, ignore=VOID)}
     known["classes"] = classes
     config = ModelConfig(
         encoder=reads, decoders=slots, source="image", max_source=30, max_target=30, **{**known, **settings}
@@ -122,8 +122,8 @@ def small_picture_model(
     return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
 
 
-def some_picture(height: int = 10, width: int = 13, seed: int = 0) -> NDArray[np.uint8]:
-    """(height, width, 3) of random colours."""
+def some_image(height: int = 10, width: int = 13, seed: int = 0) -> NDArray[np.uint8]:
+    """(height, width, 3) of random colors."""
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
 
 

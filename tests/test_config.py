@@ -21,7 +21,7 @@ from twofold.config import (
 )
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, TextRecipe
-from twofold.recipe_file import fill_environment, override, parse_yaml, read_yaml, recipe_names, to_yaml
+from twofold.recipe.file import fill_environment, override, parse_yaml, read_yaml, recipe_names, to_yaml
 
 PARTS: list[tuple[Role, str]] = [(role, kind) for role in ("encoders", "decoders") for kind in kinds(role)]
 
@@ -57,7 +57,7 @@ def mistakes(content: dict[str, Any]) -> list[str]:
         ({"train": {"epochs": "3"}}, "recipe.train.epochs: '3' is not a whole number"),
         ({"train": {"device": 3}}, "recipe.train.device: 3 is not a text"),
         ({"data": {"train": {"source": 5}}}, "recipe.data.train.source: 5 is not a text"),
-        ({"train": {"optimiser": "adam"}}, "recipe.train.optimiser: 'adam' is not known; did you mean 'adamw'?"),
+        ({"train": {"optimizer": "adam"}}, "recipe.train.optimizer: 'adam' is not known; did you mean 'adamw'?"),
         ({"data": {"dev": "a", "held_out": 3}}, "recipe.data: give dev or held_out, not both"),
         ({"train": {"epochs": 0}}, "recipe.train: epochs must be at least 1, not 0"),
         ({"decoders": {"main": {"kind": "rnn", "target": "x"}}}, "recipe: give either `decoder` or `decoders`"),
@@ -69,13 +69,13 @@ def test_a_mistake_is_named_with_its_place(changes: dict[str, Any], said: str) -
 
 
 def test_all_mistakes_are_named_at_once() -> None:
-    wrong = recipe(encoder={"widht": 8, "layers": 2.5}, train={"optimiser": "sgd", "epoch": 3}, tokenizer={"size": "x"})
+    wrong = recipe(encoder={"widht": 8, "layers": 2.5}, train={"optimizer": "sgd", "epoch": 3}, tokenizer={"size": "x"})
     assert sorted(line.split(";")[0] for line in mistakes(wrong)) == [
         "recipe.encoder has no 'widht'",
         "recipe.encoder.layers: 2.5 is not a whole number",
         "recipe.tokenizer.size: 'x' is not a whole number",
         "recipe.train has no 'epoch'",
-        "recipe.train.optimiser: 'sgd' is not known",
+        "recipe.train.optimizer: 'sgd' is not known",
     ]
 
 
@@ -214,7 +214,7 @@ def test_a_recipe_comes_back_from_plain_values(kind: str) -> None:
     if issubclass(part_config("decoders", kind), RankingPart):
         content = {"data": {"train": "rows.jsonl"}, "encoder": {"kind": "transformer"}, "decoder": {"kind": kind}}
     if kind == "unet":
-        data = {"train": "street", "classes": ["road", "sky"], "picture": {"size": [20, 30]}}
+        data = {"train": "street", "classes": ["road", "sky"], "view": {"size": [20, 30]}}
         content = {"data": data, "encoder": {"kind": "convnet"}, "decoder": {"kind": kind}}
     if kind == "tree":
         content["data"]["target"] = ["heads", "relations"]

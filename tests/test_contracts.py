@@ -64,18 +64,18 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"positions": "learned", "norm": "batch"},
         ],
         "bi": [
-            {"reduction": "first", "learn_scale": False},
-            {"reduction": "attention", "normalise": "candidates"},
-            {"reduction": "summary", "normalise": "none"},
+            {"pooling": "first", "learn_scale": False},
+            {"pooling": "attention", "normalize": "candidates"},
+            {"pooling": "summary", "normalize": "none"},
         ],
         "poly": [
-            {"code_kind": "first", "reduction": "max"},
-            {"code_attention": "scaled", "attention": "scaled", "reduction": "summary"},
-            {"attention": "multihead", "heads": 2, "normalise": "none", "reduction": "attention"},
+            {"code_kind": "first", "pooling": "max"},
+            {"code_attention": "scaled", "attention": "scaled", "pooling": "summary"},
+            {"attention": "multihead", "heads": 2, "normalize": "none", "pooling": "attention"},
         ],
         "cross": [
-            *({"reduction": one} for one in ("first", "attention", "summary", "both")),
-            *({"reduction": "both", "compare": {"kind": one}} for one in ("bi", "poly")),
+            *({"pooling": one} for one in ("first", "attention", "summary", "both")),
+            *({"pooling": "both", "compare": {"kind": one}} for one in ("bi", "poly")),
         ],
         "unet": [
             {"skips": False, "norm": "group", "convolutions": 1},

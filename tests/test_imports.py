@@ -13,17 +13,18 @@ import twofold
 
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
-    {"errors", "encodings", "special_files"},
-    {"storage", "forks", "locks", "progress", "recipe_file", "ranks", "results"},
+    {"errors"},
+    {"storage", "progress", "results"},
     {"types", "config"},
     {"data", "layers", "generate"},
     {"encoders", "decoders"},
     {"model"},
     {"index"},
-    {"evaluation"},
+    {"metrics"},
     {"training"},
     {"recipe"},
-    {"api", "convert", "plot"},
+    {"convert"},
+    {"api", "plot"},
     {"cli"},
     {"__main__"},
 ]

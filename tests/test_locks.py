@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from twofold.errors import TwofoldError
-from twofold.locks import held
+from twofold.storage.locks import held
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from twofold.locks import held
+from twofold.storage.locks import held
 with held(Path(sys.argv[1]), "training"):
     print("held", flush=True)
     time.sleep(60)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tests.conftest import decoder, encoder, part_params, small_model, small_picture_model, some_mask, some_picture
+from tests.conftest import decoder, encoder, part_params, small_image_model, small_model, some_image, some_mask
 from tests.rankers import PAIRS, batch_of, small_ranker
 from twofold.config import DecoderPart, EncoderPart, RankingPart, kinds, structure, unstructure
 from twofold.data.tokenizer import TextTokenizer
@@ -27,7 +27,7 @@ EXAMPLES: list[dict[str, Any]] = [
 for example, heads in zip(EXAMPLES, ("0 1 2 3", "0", "0"), strict=True):
     example |= {"heads": heads, "relations": " ".join(["root", *["of"] * (len(heads) // 2)])}
 SHOWN = [
-    {"image": some_picture(seed=number), "captions": captions, "mask": some_mask(seed=number), "label": label}
+    {"image": some_image(seed=number), "captions": captions, "mask": some_mask(seed=number), "label": label}
     for number, (captions, label) in enumerate([(["102", "one hundred"], "many"), (["7"], "few"), (["300"], "many")])
 ]
 RANKED = [{**pair, "negatives": ["nine one"]} for pair in PAIRS]
@@ -100,21 +100,21 @@ def forget_own_parts() -> None:
 
 
 def falls(model: Model | Ranker) -> bool:
-    """Whether a few steps of an optimiser on one batch make its loss smaller."""
+    """Whether a few steps of an optimizer on one batch make its loss smaller."""
     batch: Any
     if isinstance(model, Model):
-        batch = model.batch(SHOWN if model.config.picture else EXAMPLES)
+        batch = model.batch(SHOWN if model.config.image else EXAMPLES)
     else:
         batch = batch_of(model, RANKED, drawn=1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     first = model.eval().loss(batch).item()
     assert torch.isfinite(torch.tensor(first))
     model.train()
     for _ in range(8 if isinstance(model, Model) else 12):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         losses = model.backward(batch, model.counts(batch))
         assert all(torch.isfinite(loss.sum) for loss in losses.values())
-        optimiser.step()
+        optimizer.step()
     return model.eval().loss(batch).item() < 0.95 * first
 
 
@@ -122,7 +122,7 @@ def small_pair(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
     """A ranking decoder makes a ranker."""
     if isinstance(writes, RankingPart):
         return small_ranker(tokenizer, reads, writes)
-    return (small_picture_model if reads.reads == "picture" else small_model)(tokenizer, reads, writes)
+    return (small_image_model if reads.reads == "image" else small_model)(tokenizer, reads, writes)
 
 
 @pytest.mark.parametrize("reads", part_params(kinds("encoders")))
@@ -131,10 +131,10 @@ def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str,
     source, target = encoder(reads), decoder(writes)
     wrong = f"the decoder '{writes}' needs .* the encoder '{reads}' gives"
     fits = cast(DecoderConfig, target).needs() <= cast(EncoderConfig, source).spec().gives()
-    if source.reads == "picture" and target.writes == "order":
-        fits, wrong = False, f"the encoder '{reads}' reads pictures, and rankers read texts"
-    if source.reads == "picture" and target.writes in ("tags", "tree", "tokens"):
-        fits, wrong = False, f"the decoder '{writes}' looks at words, and the encoder reads pictures"
+    if source.reads == "image" and target.writes == "order":
+        fits, wrong = False, f"the encoder '{reads}' reads images, and rankers read texts"
+    if source.reads == "image" and target.writes in ("tags", "tree", "tokens"):
+        fits, wrong = False, f"the decoder '{writes}' looks at words, and the encoder reads images"
     if fits:
         assert falls(small_pair(tokenizer, source, target))
     else:
@@ -152,22 +152,22 @@ def test_masks_need_maps_and_who_gives_them_is_said(tokenizer: TextTokenizer, re
 
 @pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
 @pytest.mark.parametrize("reads", ["convnet", "vit"])
-def test_a_model_of_pictures_does_not_rank(tokenizer: TextTokenizer, reads: str, ranks: str) -> None:
+def test_a_model_of_images_does_not_rank(tokenizer: TextTokenizer, reads: str, ranks: str) -> None:
     with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' ranks, and must be a recipe's only"):
-        small_picture_model(tokenizer, encoder(reads), decoder(ranks))
-    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads pictures, and rankers read texts"):
+        small_image_model(tokenizer, encoder(reads), decoder(ranks))
+    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads images, and rankers read texts"):
         Recipe.of({"data": {"train": "none"}, "encoder": {"kind": reads}, "decoder": {"kind": ranks}})
 
 
 @pytest.mark.parametrize("reads", ["convnet", "vit"])
-def test_an_encoder_of_pictures_reads_no_text(tokenizer: TextTokenizer, reads: str) -> None:
-    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads pictures, and no text"):
+def test_an_encoder_of_images_reads_no_text(tokenizer: TextTokenizer, reads: str) -> None:
+    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads images, and no text"):
         small_model(tokenizer, encoder(reads), decoder("attention_rnn"))
 
 
 @pytest.mark.parametrize("writes", [["unet", "attention_rnn", "rnn"], ["transformer", "unet"]])
-def test_one_encoder_tells_several_decoders_what_a_picture_shows(tokenizer: TextTokenizer, writes: list[str]) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), *map(decoder, writes))
+def test_one_encoder_tells_several_decoders_what_a_image_shows(tokenizer: TextTokenizer, writes: list[str]) -> None:
+    model = small_image_model(tokenizer, encoder("convnet"), *map(decoder, writes))
     assert falls(model)
     named = dict(zip(model.decoders, writes, strict=True))
     outputs = {kind: model.predict([SHOWN[0]["image"]], decoder=name)[0].output for name, kind in named.items()}
@@ -177,7 +177,7 @@ def test_one_encoder_tells_several_decoders_what_a_picture_shows(tokenizer: Text
 
 def test_masks_whose_classes_have_no_names_are_refused(tokenizer: TextTokenizer) -> None:
     with pytest.raises(TwofoldError, match=r"the decoder 'unet' paints masks; name their classes: data\.classes"):
-        small_picture_model(tokenizer, encoder("convnet"), decoder("unet"), mask=None)
+        small_image_model(tokenizer, encoder("convnet"), decoder("unet"), mask=None)
 
 
 @pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
@@ -196,11 +196,11 @@ def test_an_encoder_of_the_users_own_that_gives_only_a_summary_ranks_by_it(
     reads = encoder("my_package.my_part", width=10)
     with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' needs states, but .* gives summary; these would do"):
         small_ranker(tokenizer, reads, decoder(ranks))
-    ranker = small_ranker(tokenizer, reads, decoder(ranks, reduction="summary"))
+    ranker = small_ranker(tokenizer, reads, decoder(ranks, pooling="summary"))
     assert structure(unstructure(ranker.config), RankerConfig) == ranker.config
     assert falls(ranker)
     with pytest.raises(TwofoldError, match="the decoder 'poly' needs states and summary"):
-        small_ranker(tokenizer, reads, decoder("poly", reduction="summary"))
+        small_ranker(tokenizer, reads, decoder("poly", pooling="summary"))
 
 
 def test_what_would_do_is_said_also_where_the_default_backbone_is_not_at_hand(

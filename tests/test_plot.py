@@ -1,4 +1,4 @@
-"""The picture of attention shows every character, or says which ones no font has; masks are drawn and written."""
+"""The image of attention shows every character, or says which ones no font has; masks are drawn and written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
-from tests.conftest import CLASSES, decoder, encoder, small_model, small_picture_model, some_mask, some_picture
+from tests.conftest import CLASSES, decoder, encoder, small_image_model, small_model, some_image, some_mask
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
@@ -39,8 +39,8 @@ def looked(source: list[str], written: list[str]) -> Looked:
 
 
 @pytest.mark.parametrize("pieces", [["▁two", "▁hund", "red"], ["▁구만", "▁육백", "입니다"], ["▁é", "ß", "→", "%", "$"]])
-def test_a_picture_is_written(tmp_path: Path, pieces: list[str]) -> None:
-    path = tmp_path / "pictures" / "attention.png"
+def test_a_image_is_written(tmp_path: Path, pieces: list[str]) -> None:
+    path = tmp_path / "images" / "attention.png"
     for _ in range(2):
         draw_attention(looked(pieces, ["▁2", "00", "</s>"]), path)
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
@@ -56,8 +56,8 @@ def test_the_ending_says_the_format(tmp_path: Path, ending: str, start: bytes) -
 
 def test_every_piece_is_shown(tmp_path: Path) -> None:
     draw_attention(looked(["▁나무", "▁tree"], ["▁Baum", "</s>"]), tmp_path / "a.svg")
-    picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert all(f"<!-- {piece} -->" in picture for piece in ("▁나무", "▁tree", "▁Baum", "&lt;/s&gt;"))
+    image = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {piece} -->" in image for piece in ("▁나무", "▁tree", "▁Baum", "&lt;/s&gt;"))
 
 
 def test_a_font_for_hangul_is_found_in_the_package_that_brings_one() -> None:
@@ -88,22 +88,22 @@ def test_a_character_that_no_font_has_is_one_warning_and_never_a_box(tmp_path: P
     (warning,) = caught
     assert letter in str(warning.message)
     assert "pip install 'twofold[plot]'" in str(warning.message)
-    picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert "<!-- ▁x? -->" in picture
-    assert "<!-- ? -->" in picture
-    assert letter not in picture
+    image = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "<!-- ▁x? -->" in image
+    assert "<!-- ? -->" in image
+    assert letter not in image
 
 
 @pytest.mark.parametrize("name", ["attention.doc", "attention", "png", "attention.png.txt"])
-def test_an_ending_that_is_no_picture_is_one_line(tmp_path: Path, name: str) -> None:
+def test_an_ending_that_is_no_image_is_one_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(TwofoldError) as caught:
         draw_attention(looked(["▁a"], ["▁b"]), tmp_path / name)
-    assert str(caught.value).startswith(f"{tmp_path / name}: a picture ends in one of ")
+    assert str(caught.value).startswith(f"{tmp_path / name}: an image ends in one of ")
     assert ".png" in str(caught.value)
     assert os.listdir(tmp_path) == []
 
 
-def test_a_picture_that_cannot_take_its_place_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_image_that_cannot_take_its_place_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "taken.png").mkdir()
     with pytest.raises(TwofoldError, match=r"taken\.png: could not be written"):
         draw_attention(looked(["▁a"], ["▁b"]), tmp_path / "taken.png")
@@ -160,8 +160,8 @@ SIZES = [(1, 1), (1, 300), (300, 1), (12, 16), (31, 9)]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_mask_is_drawn_over_a_picture_of_any_shape(tmp_path: Path, size: tuple[int, int]) -> None:
-    image = Image.fromarray(some_picture(*size))
+def test_a_mask_is_drawn_over_a_image_of_any_shape(tmp_path: Path, size: tuple[int, int]) -> None:
+    image = Image.fromarray(some_image(*size))
     draw_mask(image, Mask(some_mask(*size) % 3, ("ground", "sky", "나무")), tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as drawn:
         assert max(drawn.size) < 10_000
@@ -170,7 +170,7 @@ def test_a_mask_is_drawn_over_a_picture_of_any_shape(tmp_path: Path, size: tuple
 
 def test_the_classes_that_a_mask_shows_are_named_beside_it(tmp_path: Path) -> None:
     mask = Mask(np.array([[0, 2], [2, 3]], np.uint8), ("ground", "sky", "나무", "$\\frac$"))
-    draw_mask(Image.fromarray(some_picture(2, 2)), mask, tmp_path / "a.svg")
+    draw_mask(Image.fromarray(some_image(2, 2)), mask, tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert "<!-- 나무 -->" in drawn
     assert "<!-- ground -->" in drawn
@@ -181,32 +181,32 @@ def test_the_classes_that_a_mask_shows_are_named_beside_it(tmp_path: Path) -> No
 @pytest.mark.parametrize("count", [1, 20, 21, 200])
 def test_any_number_of_classes_can_be_drawn(tmp_path: Path, count: int) -> None:
     pixels = (np.arange(240).reshape(12, 20) % count).astype(np.uint8)
-    draw_mask(Image.fromarray(some_picture(12, 20)), Mask(pixels, tuple(map(str, range(count)))), tmp_path / "a.png")
+    draw_mask(Image.fromarray(some_image(12, 20)), Mask(pixels, tuple(map(str, range(count)))), tmp_path / "a.png")
     assert os.listdir(tmp_path) == ["a.png"]
 
 
 @pytest.mark.parametrize(("size", "words"), [*((size, 3) for size in SIZES), ((12, 16), 1), ((12, 16), 13)])
-def test_the_picture_is_drawn_once_for_each_word(tmp_path: Path, size: tuple[int, int], words: int) -> None:
+def test_the_image_is_drawn_once_for_each_word(tmp_path: Path, size: tuple[int, int], words: int) -> None:
     written = [piece for number in range(words) for piece in (f"▁w{number}", "ord")]
     box = (0.0, 0.0, float(size[1]), float(size[0]))
-    draw_glances(Image.fromarray(some_picture(*size)), glances([*written, "</s>"]), tmp_path / "a.svg", box)
+    draw_glances(Image.fromarray(some_image(*size)), glances([*written, "</s>"]), tmp_path / "a.svg", box)
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert all(f"<!-- w{number}ord -->" in drawn for number in range(words))
     assert drawn.count("<image ") == words
 
 
 def test_a_caption_without_a_word_is_drawn_as_nothing(tmp_path: Path) -> None:
-    draw_glances(Image.fromarray(some_picture(12, 16)), glances(["</s>"]), tmp_path / "a.svg", (0, 0, 16, 12))
+    draw_glances(Image.fromarray(some_image(12, 16)), glances(["</s>"]), tmp_path / "a.svg", (0, 0, 16, 12))
     assert "<!-- (nothing) -->" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 def test_where_was_looked_is_drawn_over_the_part_that_was_read(tmp_path: Path) -> None:
-    """Of a wide picture only the middle may have been read; the rest stays as it is."""
+    """Of a wide image only the middle may have been read; the rest stays as it is."""
     white = Image.new("RGB", (160, 40), "white")
     draw_glances(white, glances(["▁one", "</s>"]), tmp_path / "a.png", (60, 0, 100, 40))
     drawn = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).astype(int)
-    coloured = np.flatnonzero((np.ptp(drawn, axis=2) > 30).any(0))
-    middle, width = (coloured[0] + coloured[-1]) / 2, coloured[-1] - coloured[0]
+    colored = np.flatnonzero((np.ptp(drawn, axis=2) > 30).any(0))
+    middle, width = (colored[0] + colored[-1]) / 2, colored[-1] - colored[0]
     assert middle == pytest.approx(drawn.shape[1] / 2, rel=0.1)
     assert width < drawn.shape[1] / 3
 
@@ -221,18 +221,18 @@ def test_long_names_of_classes_stay_inside_the_figure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unet", "attention_rnn", "transformer"])
-def test_whatever_a_model_made_of_a_picture_is_drawn(tmp_path: Path, tokenizer: TextTokenizer, kind: str) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
-    for given in (some_picture(), Image.fromarray(some_picture())):
+def test_whatever_a_model_made_of_a_image_is_drawn(tmp_path: Path, tokenizer: TextTokenizer, kind: str) -> None:
+    model = small_image_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
+    for given in (some_image(), Image.fromarray(some_image())):
         (prediction,) = model.predict([given], GenerateOptions(max_length=5))
         draw(model, [prediction], tmp_path / "a.png")
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("kind", ["unet", "rnn"])
-def test_several_pictures_are_drawn_beside_each_other(tmp_path: Path, tokenizer: TextTokenizer, kind: str) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
-    given = [some_picture(*size) for size in [(12, 16), (31, 9), (16, 16)]]
+def test_several_images_are_drawn_beside_each_other(tmp_path: Path, tokenizer: TextTokenizer, kind: str) -> None:
+    model = small_image_model(tokenizer, encoder("convnet"), decoder(kind)).eval()
+    given = [some_image(*size) for size in [(12, 16), (31, 9), (16, 16)]]
     draw(model, model.predict(given, GenerateOptions(max_length=5)), tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == 3
 
@@ -240,8 +240,8 @@ def test_several_pictures_are_drawn_beside_each_other(tmp_path: Path, tokenizer:
 @pytest.mark.parametrize(
     ("output", "shown"), [("a dog runs", "a dog runs"), (["cat", "dog"], "cat, dog"), ("", "(nothing)")]
 )
-def test_what_was_written_of_a_picture_stands_under_it(tmp_path: Path, output: Any, shown: str) -> None:
-    draw_sheet([Prediction(some_picture(), one, 0.0) for one in (output, "끝", 4.5)], tmp_path / "a.svg")
+def test_what_was_written_of_a_image_stands_under_it(tmp_path: Path, output: Any, shown: str) -> None:
+    draw_sheet([Prediction(some_image(), one, 0.0) for one in (output, "끝", 4.5)], tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert all(f"<!-- {text} -->" in drawn for text in (shown, "끝", "4.5"))
 
@@ -249,28 +249,28 @@ def test_what_was_written_of_a_picture_stands_under_it(tmp_path: Path, output: A
 def test_the_classes_of_all_masks_of_a_sheet_are_named_once(tmp_path: Path) -> None:
     pixels = [np.full((4, 4), number, np.uint8) for number in (0, 2, 2)]
     masks = [Mask(one, ("ground", "sky", "나무")) for one in pixels]
-    draw_sheet([Prediction(some_picture(4, 4), mask, 0.0) for mask in masks], tmp_path / "a.svg")
+    draw_sheet([Prediction(some_image(4, 4), mask, 0.0) for mask in masks], tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert [drawn.count(f"<!-- {name} -->") for name in masks[0].names] == [1, 0, 1]
 
 
 def test_a_sheet_ends_somewhere(tmp_path: Path, tokenizer: TextTokenizer) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder("unet")).eval()
-    (one,) = model.predict([some_picture()])
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet")).eval()
+    (one,) = model.predict([some_image()])
     draw(model, [one] * (SHEET + 9), tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == SHEET
 
 
-def test_one_picture_of_a_decoder_without_attention_is_shown_with_its_caption(
+def test_one_image_of_a_decoder_without_attention_is_shown_with_its_caption(
     tmp_path: Path, tokenizer: TextTokenizer
 ) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder("rnn")).eval()
-    (prediction,) = model.predict(some_picture(), GenerateOptions(max_length=5))
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("rnn")).eval()
+    (prediction,) = model.predict(some_image(), GenerateOptions(max_length=5))
     draw(model, [prediction], tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == 1
 
 
-def test_masks_are_written_as_numbers_under_the_names_of_their_pictures(tmp_path: Path) -> None:
+def test_masks_are_written_as_numbers_under_the_names_of_their_images(tmp_path: Path) -> None:
     masks = [Mask(some_mask(seed=seed) % 3, ("a", "b", "c")) for seed in range(2)]
     paths = mask_paths(["x/one.jpg", Path("two.tar.webp")], tmp_path / "new")
     for first, (path, mask) in enumerate(zip(paths, masks, strict=True)):
@@ -283,9 +283,9 @@ def test_masks_are_written_as_numbers_under_the_names_of_their_pictures(tmp_path
 
 def test_masks_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
     for inputs, said in (
-        (["x/a.png", "y/a.jpg"], "two pictures are called a"),
-        ([tmp_path / "a.png"], "is one of the pictures"),
-        ([tmp_path / "a.jpg", tmp_path / "b.png", tmp_path / "a.png"], "is one of the pictures"),
+        (["x/a.png", "y/a.jpg"], "two images are called a"),
+        ([tmp_path / "a.png"], "is one of the images"),
+        ([tmp_path / "a.jpg", tmp_path / "b.png", tmp_path / "a.png"], "is one of the images"),
     ):
         with pytest.raises(TwofoldError, match=said):
             mask_paths(inputs, tmp_path)
@@ -294,7 +294,7 @@ def test_masks_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
         write_mask(Mask(some_mask() % 3, ("a", "b", "c")), 0, tmp_path / "file" / "b.png")
 
 
-def test_a_large_picture_and_its_mask_are_reduced_alike_before_they_are_drawn(
+def test_a_large_image_and_its_mask_are_reduced_alike_before_they_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twofold.plot.DRAWN", 20)
@@ -307,7 +307,7 @@ def test_a_large_picture_and_its_mask_are_reduced_alike_before_they_are_drawn(
     plain = Axes.imshow
     monkeypatch.setattr(Axes, "imshow", imshow)
     for height, width in ((41, 63), (20, 9), (100, 1)):
-        image = Image.fromarray(some_picture(height, width))
+        image = Image.fromarray(some_image(height, width))
         draw_mask(image, Mask(some_mask(height, width) % 3, CLASSES), tmp_path / "a.png")
         first, second, mask = drawn[-3:]
         assert first == second == mask

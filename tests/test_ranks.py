@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from twofold import ranks
+from twofold.data import ranks
+from twofold.data.ranks import Place
 from twofold.errors import TwofoldError
-from twofold.ranks import Place
 
 Metric = Callable[[Any, Any], float]
 CORPUS: dict[str, Metric] = {
@@ -278,46 +278,3 @@ def test_a_single_candidate_leaves_nothing_to_recall() -> None:
 def test_a_summary_of_nothing_is_one_line() -> None:
     with pytest.raises(TwofoldError, match="no row to judge"):
         ranks.summary([])
-
-
-def test_equal_systems_do_not_differ() -> None:
-    draw = np.random.default_rng(4)
-    values = draw.random(200)
-    assert ranks.paired_bootstrap(values, values) == ranks.Interval(0.0, 0.0, 0.0)
-    noisy = ranks.paired_bootstrap(values, draw.permutation(values))
-    assert noisy.low < 0 < noisy.high
-    assert noisy.difference == pytest.approx(0)
-
-
-def test_a_clearly_better_system_differs_and_the_order_gives_the_sign() -> None:
-    draw = np.random.default_rng(5)
-    worse = draw.random(300)
-    better = worse + draw.normal(0.1, 0.2, size=300)
-    found = ranks.paired_bootstrap(better, worse)
-    assert 0 < found.low < found.difference < found.high
-    half = 1.96 * float(np.std(better - worse)) / math.sqrt(300)
-    assert [found.low, found.high] == pytest.approx([found.difference - half, found.difference + half], abs=half / 10)
-    turned = ranks.paired_bootstrap(worse, better)
-    assert turned.high < 0
-    assert turned.difference == -found.difference
-
-
-def test_a_bootstrap_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(6)
-    one, other = draw.random(101), draw.random(101)
-    first = ranks.paired_bootstrap(one, other, rounds=500, seed=7)
-    assert ranks.paired_bootstrap(one, other, rounds=500, seed=7) == first
-    assert ranks.paired_bootstrap(one, other, rounds=500, seed=8) != first
-    for block in (1, 1_000):
-        monkeypatch.setattr(ranks, "BLOCK", block)
-        assert ranks.paired_bootstrap(one, other, rounds=500, seed=7) == first
-
-
-def test_systems_that_cannot_be_compared_are_one_line() -> None:
-    for one, other in (([1.0], [1.0, 2.0]), ([], []), ([[1.0]], [[1.0]])):
-        with pytest.raises(TwofoldError, match="one value a row each"):
-            ranks.paired_bootstrap(one, other)
-    with pytest.raises(TwofoldError, match="finite"):
-        ranks.paired_bootstrap([1.0, math.nan], [1.0, 2.0])
-    with pytest.raises(TwofoldError, match="at least 1 round"):
-        ranks.paired_bootstrap([1.0], [1.0], rounds=0)

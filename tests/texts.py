@@ -17,9 +17,9 @@ from twofold.model import DecoderSlot, Model, ModelConfig
 
 P = TypeVar("P")
 
-COLOURS = ("red", "green", "blue")
+COLORS = ("red", "green", "blue")
 FILL = ("the", "old", "boat", "was", "seen", "by", "many", "people", "at", "noon")
-KINDS = {**dict.fromkeys(FILL[:5], "low"), **dict.fromkeys(FILL[5:], "high"), **dict.fromkeys(COLOURS, "colour")}
+KINDS = {**dict.fromkeys(FILL[:5], "low"), **dict.fromkeys(FILL[5:], "high"), **dict.fromkeys(COLORS, "color")}
 """For each word what it is."""
 READS: dict[str, Any] = {"kind": "transformer", "width": 32, "layers": 2, "heads": 2, "feed_forward": 64}
 READS |= {"dropout": 0.0}
@@ -31,19 +31,19 @@ def sentence(draw: random.Random, least: int = 3, most: int = 8) -> list[str]:
     return [draw.choice(FILL) for _ in range(draw.randint(least, most))]
 
 
-def coloured(draw: random.Random) -> Row:
-    """A sentence that names a colour, which is its label."""
-    words, colour = sentence(draw), draw.choice(COLOURS)
-    words.insert(draw.randint(0, len(words)), colour)
-    return {"text": " ".join(words), "label": colour}
+def colored(draw: random.Random) -> Row:
+    """A sentence that names a color, which is its label."""
+    words, color = sentence(draw), draw.choice(COLORS)
+    words.insert(draw.randint(0, len(words)), color)
+    return {"text": " ".join(words), "label": color}
 
 
-def colourful(draw: random.Random) -> Row:
-    """A sentence that names any number of colours, all of which are its labels."""
-    colours = draw.sample(COLOURS, draw.randint(0, 3))
-    words = [*sentence(draw), *colours]
+def colorful(draw: random.Random) -> Row:
+    """A sentence that names any number of colors, all of which are its labels."""
+    colors = draw.sample(COLORS, draw.randint(0, 3))
+    words = [*sentence(draw), *colors]
     draw.shuffle(words)
-    return {"text": " ".join(words), "label": sorted(colours)}
+    return {"text": " ".join(words), "label": sorted(colors)}
 
 
 def overlapping(draw: random.Random) -> Row:
@@ -56,14 +56,14 @@ def overlapping(draw: random.Random) -> Row:
 
 def tagged(draw: random.Random) -> Row:
     """Words with what each of them is."""
-    words = [*sentence(draw), *draw.sample(COLOURS, 1)]
+    words = [*sentence(draw), *draw.sample(COLORS, 1)]
     draw.shuffle(words)
     return {"words": words, "tags": [KINDS[word] for word in words]}
 
 
 def chained(draw: random.Random) -> Row:
     """Each word hangs from the one before it, the first from the root, by a relation that tells what it is."""
-    words = [*sentence(draw, 1, 7), *draw.sample(COLOURS, 1)]
+    words = [*sentence(draw, 1, 7), *draw.sample(COLORS, 1)]
     draw.shuffle(words)
     relations = ["root", *(KINDS[word] for word in words[1:])]
     return {"words": words, "heads": list(range(len(words))), "relations": relations}

@@ -10,14 +10,14 @@ from twofold.data.candidates import Texts
 from twofold.data.files import Row, Where, read_rows
 from twofold.data.ranking import warn_of_unread_rows
 from twofold.errors import TwofoldError, as_list, kind_of_value
-from twofold.evaluation import Report
-from twofold.evaluation import evaluate as evaluate_rows
 from twofold.generate.options import GenerateOptions
+from twofold.metrics import Report
+from twofold.metrics import evaluate as evaluate_rows
 from twofold.model import Model, Ranker
+from twofold.model.device import make_device
 from twofold.model.load import load as load_model
 from twofold.model.load import load_ranker as ranker_named
 from twofold.progress import Report as Progress
-from twofold.training.processes import make_device
 from twofold.types import Example
 
 if TYPE_CHECKING:  # its kernels take a while to import
@@ -43,19 +43,19 @@ def evaluate(
     options: GenerateOptions | None = None,
     decoder: str | None = None,
     progress: Progress | None = None,
-    pictures: str | None = None,
+    images: str | None = None,
     **ranking: int,
 ) -> Report:
     """Judge a model by a file or several, or by examples that map column names to texts.
 
-    pictures: the folder or zip archive of the pictures that a table names; the table's own folder unless given
+    images: the folder or zip archive of the images that a table names; the table's own folder unless given
     For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
     """
     judged: Model | Ranker = load(model) if isinstance(model, (str, Path)) else model
 
     def read(where: Where | Path) -> Iterator[Row]:
         where = str(where) if isinstance(where, Path) else where
-        return judged.read(where, pictures) if isinstance(judged, Model) else read_rows(where)
+        return judged.read(where, images) if isinstance(judged, Model) else read_rows(where)
 
     if isinstance(data, (str, Path, Mapping)):
         rows = list(read(data))

@@ -40,7 +40,7 @@ class Part:
 class EncoderPart(Part):
     """Base of every encoder's `Config`."""
 
-    reads: ClassVar[Literal["text", "picture"]] = "text"
+    reads: ClassVar[Literal["text", "image"]] = "text"
     """The type of its input."""
 
     def gives(self) -> frozenset[str]:

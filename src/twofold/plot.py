@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from twofold import storage
-from twofold.data.pictures import as_picture
+from twofold.data.images import as_image
 from twofold.errors import TwofoldError
 from twofold.model import Model
 from twofold.model.model import Looked
@@ -28,9 +28,9 @@ FORMATS = (".png", ".svg", ".pdf", ".jpg")
 SPACE = "▁"
 """How a piece of text begins that begins a word."""
 DRAWN = 1500
-"""Pixels of a side beyond which a picture is reduced before it is drawn: no figure shows more."""
+"""Pixels of a side beyond which an image is reduced before it is drawn: no figure shows more."""
 SHEET = 20
-"""The most pictures that are drawn beside each other."""
+"""The most images that are drawn beside each other."""
 
 
 def draw(
@@ -40,23 +40,23 @@ def draw(
     decoder: str | None = None,
     prefix: str | None = None,
 ) -> None:
-    """Of several pictures, or of one where nothing was looked at or painted, all with what was made of them; else
+    """Of several images, or of one where nothing was looked at or painted, all with what was made of them; else
     where the decoder looked at the first input as it wrote, or the mask that it painted over it."""
     prediction = predictions[0]
     shows = isinstance(prediction.output, Mask) or model.decoder(decoder).attends
-    if model.config.picture and (len(predictions) > 1 or not shows):
+    if model.config.image and (len(predictions) > 1 or not shows):
         draw_sheet(predictions[:SHEET], path)
         return
     if isinstance(prediction.output, Mask):
-        draw_mask(_picture(prediction.input), prediction.output, path)
+        draw_mask(_image(prediction.input), prediction.output, path)
         return
     # Its text, tokenized anew, may have other tokens than were generated.
     written = prediction.output if prediction.tokens is None else prediction.tokens
     looked = model.attention(prediction.input, written, decoder, prefix)
     if looked.weights.ndim == 3:
-        assert model.config.picture is not None
-        image = _picture(prediction.input)
-        draw_glances(image, looked, path, model.config.picture.box((image.height, image.width)))
+        assert model.config.image is not None
+        image = _image(prediction.input)
+        draw_glances(image, looked, path, model.config.image.box((image.height, image.width)))
     else:
         draw_attention(looked, path)
 
@@ -73,7 +73,7 @@ def draw_attention(looked: Looked, path: Path) -> None:
 
 
 def draw_glances(image: Image, looked: Looked, path: Path, box: tuple[float, float, float, float]) -> None:
-    """The picture once for each word that was written, bright where it was looked at; `box` is what was read of it."""
+    """The image once for each word that was written, bright where it was looked at; `box` is what was read of it."""
     left, upper, right, lower = box
     words, glances = _by_word(looked)
     drawn, columns = _reduced(image), min(6, len(words))
@@ -93,7 +93,7 @@ def draw_glances(image: Image, looked: Looked, path: Path, box: tuple[float, flo
 
 
 def draw_mask(image: Image, mask: Mask, path: Path) -> None:
-    """The picture, and the mask over it with the names of its classes."""
+    """The image, and the mask over it with the names of its classes."""
     wide, names = 8.0, _found([mask])
     with _figure(path, names, (wide, wide / 2 * _shape(image) + _room(names, wide))) as canvas:
         first, second = canvas.figure.subplots(1, 2)
@@ -105,8 +105,8 @@ def draw_mask(image: Image, mask: Mask, path: Path) -> None:
 
 
 def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
-    """Pictures beside each other: their masks over them, or what was written under them."""
-    images = [_reduced(_picture(one.input)) for one in predictions]
+    """Images beside each other: their masks over them, or what was written under them."""
+    images = [_reduced(_image(one.input)) for one in predictions]
     masks = [one.output for one in predictions if isinstance(one.output, Mask)]
     texts = [_written(one.output) for one in predictions if not isinstance(one.output, Mask)]
     names = _found(masks)
@@ -129,7 +129,7 @@ def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
 
 
 def _written(output: Any) -> str:
-    """A caption, a label, labels or a number, in lines that fit under a picture."""
+    """A caption, a label, labels or a number, in lines that fit under an image."""
     text = ", ".join(output) if isinstance(output, (list, tuple)) else str(output)
     return textwrap.fill(text, 30) or "(nothing)"
 
@@ -146,7 +146,7 @@ def _found(masks: Sequence[Mask]) -> list[str]:
 
 
 def _in_a_line(names: Sequence[str], wide: float) -> int:
-    """How many names of classes, each with its colour, stand beside each other under a figure so many inches wide."""
+    """How many names of classes, each with its color, stand beside each other under a figure so many inches wide."""
     return max(1, min(6, int(wide / (0.7 + 0.08 * max(map(len, names), default=0)))))
 
 
@@ -156,24 +156,24 @@ def _room(names: Sequence[str], wide: float) -> float:
 
 
 def _hues(names: Sequence[str]) -> Any:
-    """A colour for each class."""
+    """A color for each class."""
     from matplotlib import colormaps
 
     count = len(names)
-    shades = [*range(0, 20, 2), *range(1, 20, 2)]  # strong colours first: a pale one looks like its neighbour
+    shades = [*range(0, 20, 2), *range(1, 20, 2)]  # strong colors first: a pale one looks like its neighbour
     return colormaps["tab20"](shades[:count]) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
 
 
 def mask_paths(inputs: Sequence[Any], folder: Path) -> list[Path]:
-    """Where the masks of some pictures go: under their names, as .png; none may stand in the way of another file."""
+    """Where the masks of some images go: under their names, as .png; none may stand in the way of another file."""
     paths = [folder / f"{Path(str(one)).stem}.png" for one in inputs]
-    pictures = {Path(str(one)).resolve() for one in inputs}
+    images = {Path(str(one)).resolve() for one in inputs}
     seen: set[Path] = set()
     for path in paths:
         if path in seen:
-            raise TwofoldError(f"--masks: two pictures are called {path.stem}; give them apart")
-        if path.resolve() in pictures:
-            raise TwofoldError(f"--masks: {path} is one of the pictures; give another folder")
+            raise TwofoldError(f"--masks: two images are called {path.stem}; give them apart")
+        if path.resolve() in images:
+            raise TwofoldError(f"--masks: {path} is one of the images; give another folder")
         seen.add(path)
     return paths
 
@@ -196,7 +196,7 @@ class _Canvas:
         return ["".join("?" if letter in self.missing else letter for letter in text) for text in texts]
 
     def name_classes(self, shown: Sequence[str], names: Sequence[str]) -> None:
-        """Say under the figure which colour is which class."""
+        """Say under the figure which color is which class."""
         from matplotlib.patches import Patch
 
         patches = [Patch(color=hue) for name, hue in zip(names, _hues(names), strict=True) if name in shown]
@@ -216,7 +216,7 @@ def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iter
     except ImportError:
         raise TwofoldError("--plot needs `pip install 'twofold[plot]'`") from None
     if path.suffix.lower() not in FORMATS:
-        raise TwofoldError(f"{path}: a picture ends in one of {', '.join(FORMATS)}")
+        raise TwofoldError(f"{path}: an image ends in one of {', '.join(FORMATS)}")
     families, missing = fonts_for("".join(texts))
     if missing:
         warnings.warn(
@@ -258,7 +258,7 @@ def _shape(image: Image) -> float:
 
 
 def _step(height: int, width: int) -> int:
-    """How many pixels beside each other are drawn as one, of a picture and of its mask alike."""
+    """How many pixels beside each other are drawn as one, of an image and of its mask alike."""
     return max(1, max(height, width) // DRAWN)
 
 
@@ -267,8 +267,8 @@ def _reduced(image: Image) -> Image:
     return image if step == 1 else image.reduce(step)
 
 
-def _picture(given: Any) -> Image:
-    return as_picture(given, "picture").image()
+def _image(given: Any) -> Image:
+    return as_image(given, "image").image()
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:

@@ -31,10 +31,10 @@ class Written:
 
 @dataclass(frozen=True)
 class Painted:
-    """What a decoder made of one picture: a class for each pixel."""
+    """What a decoder made of one image: a class for each pixel."""
 
     pixels: NDArray[np.uint8]
-    """(height, width) of class numbers, in the size in which the picture was read."""
+    """(height, width) of class numbers, in the size in which the image was read."""
     score: float
     """The mean log-probability of the chosen classes."""
 
@@ -93,7 +93,7 @@ def counts_of(numbers: NDArray[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Mask:
-    """A class for each pixel of a picture."""
+    """A class for each pixel of an image."""
 
     pixels: NDArray[np.uint8]
     """(height, width) of class numbers."""

@@ -55,10 +55,10 @@ class Windows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows as tensors; every row has at least one real position, or a picture."""
+    """Some rows as tensors; every row has at least one real position, or an image."""
 
     tokens: Tensor
-    """(rows, positions) of token ids; beside a picture, the text that is read with it, which may have no position."""
+    """(rows, positions) of token ids; beside an image, the text that is read with it, which may have no position."""
     mask: Tensor
     """(rows, positions), true where real."""
     targets: Mapping[str, Target] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Batch:
     segments: Tensor | None = None
     """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
     pixels: Tensor | None = None
-    """(rows, 3, height, width), all pictures of one size, normalised."""
+    """(rows, 3, height, width), all images of one size, normalized."""
     words: Tensor | None = None
     """(rows, words): where the first piece of each word stands; -1 where there is no word."""
     second: Batch | None = None
@@ -87,10 +87,10 @@ class Batch:
         targets = {name: target.to(device) for name, target in self.targets.items()}
         return dataclasses.replace(self, targets=targets, **moved)
 
-    def picture(self) -> Tensor:
-        """The pixels, which a picture's encoder needs."""
+    def image(self) -> Tensor:
+        """The pixels, which an image's encoder needs."""
         if self.pixels is None:
-            raise ValueError("this batch holds no pictures")
+            raise ValueError("this batch holds no images")
         return self.pixels
 
 
@@ -109,9 +109,9 @@ class Hidden:
     maps: tuple[Tensor, ...] | None = None
     """(rows, channels, height, width) each, from fine to coarse, each half as high and wide as the one before."""
     size: tuple[int, int] | None = None
-    """Height and width of the pictures that were read."""
+    """Height and width of the images that were read."""
     grid: tuple[int, int] | None = None
-    """Rows and columns of the positions that show a picture; they come first among all positions."""
+    """Rows and columns of the positions that show an image; they come first among all positions."""
     words: Tensor | None = None
     """(rows, words): where the first piece of each word stands; -1 where there is no word."""
     segments: Tensor | None = None
@@ -272,7 +272,7 @@ class Decoder(nn.Module):
     """g : H → Y. Learns from a target and predicts without one."""
 
     metrics: Sequence[str] = ()
-    """The metric families, files of `twofold.evaluation`, that judge this decoder's predictions."""
+    """The metric families, files of `twofold.metrics`, that judge this decoder's predictions."""
     attends: ClassVar[bool] = False
     """Whether it can show which positions of the source it looked at."""
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests import made
 from tests.attacks.flips import NAMED, RIGHT, changed_index, flip_all, kinds_of, summed
 from tests.attacks.kills import losses_of
 from tests.conftest import small_recipe, write_jsonl
 from tests.index.common import ranker_of
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.index import Index
 from twofold.model import Model, Ranker

@@ -14,7 +14,7 @@ from twofold.data.tokenizer import TextTokenizer
 
 NO_LIMIT = 1 << 40
 ABOVE = 1_500_000
-"""KiB that a hostile input may take above one that is none: some lines of 16 MB, or a picture of 64 MiB, decoded."""
+"""KiB that a hostile input may take above one that is none: some lines of 16 MB, or an image of 64 MiB, decoded."""
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import made
 from tests.attacks.kills import kill_builds, kill_changes, kill_trainings
 from tests.attacks.victim import Victims
 from tests.conftest import small_recipe, write_jsonl
 from tests.index.common import ranker_of
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker
 
@@ -49,7 +49,7 @@ def test_a_killed_build_or_copy_comes_to_its_end_when_run_again(
 
 def test_a_killed_training_goes_on_with_the_same_losses(tmp_path: Path, victims: Victims) -> None:
     rows = write_jsonl(tmp_path / "numbers.jsonl", made.numbers(60, seed=1))
-    settings = {"max_steps": 6, "evaluate_every": 3, "save_every": 2, "batch_tokens": 150, "average": 0.9}
+    settings = {"max_steps": 6, "evaluate_every": 3, "save_every": 2, "batch_tokens": 150, "ema": 0.9}
     recipe = small_recipe(rows, data={"held_out": 10, "train": rows}, train=settings)
     outcomes = kill_trainings(tmp_path, victims, recipe, 8)
     assert "whole" in set(outcomes) <= {"whole", "not killed"}, outcomes

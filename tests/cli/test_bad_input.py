@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests import made
 from tests.conftest import small_recipe, write_jsonl
 from twofold.cli import main
-from twofold.data import made
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 
 ROWS = made.numbers(40, seed=9)
 LAUGHS = "".join(
@@ -209,7 +209,7 @@ def test_a_model_that_is_not_there_is_named(trained: Path, tmp_path: Path, comma
         (["one", "--beam", str(10**9)], "beam must be at most 1,000, not 1000000000"),
         (["one", "--decoder", "mian"], "the model has no decoder 'mian'; did you mean 'main'?"),
         (["one", "--device", "nonsense"], "nonsense"),
-        (["one", "--plot", "picture.doc"], "picture.doc: a picture ends in one of "),
+        (["one", "--plot", "image.doc"], "image.doc: an image ends in one of "),
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(trained: Path, arguments: list[str], said: str) -> None:
@@ -264,7 +264,7 @@ def stripped(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *((name, damage) for name in ("model", "optimiser") for damage in (removed, emptied, cut, flipped)),
+        *((name, damage) for name in ("model", "optimizer") for damage in (removed, emptied, cut, flipped)),
         *(("state", damage) for damage in (removed, emptied, cut, stripped)),
     ],
 )

@@ -21,7 +21,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("model", "row", "said"),
     [
-        ("tags", {"words": "the red boat", "tags": "low colour"}, "2 tags in 'tags', but 3 words"),
+        ("tags", {"words": "the red boat", "tags": "low color"}, "2 tags in 'tags', but 3 words"),
         ("tags", {"words": "", "tags": ""}, "'words' is empty; fill it or remove the"),
         ("tags", {"words": [], "tags": []}, "'words' is empty; fill it or remove the"),
         (
@@ -102,7 +102,7 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
     ("changes", "said"),
     [
         (["decoder.kind=tree"], "the decoder 'tree' needs two columns: target: [heads, relations]"),
-        (["data.target=[a, b]"], "but only a picture's captions have many columns"),
+        (["data.target=[a, b]"], "but only an image's captions have many columns"),
         (["data.source=[text, label, more]"], "one column, or two that are read as one text"),
         (["data.target=stranger"], "target: stranger is for the decoder `label`"),
         (["data.noise={mask: 0.3}"], "noise is for decoders that write texts"),
@@ -115,7 +115,10 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
         (["data.source=[text, label]", "data.apart=true"], "apart: nothing would tell the two texts from each other"),
         (["decoder=null", "decoders={x: {kind: label, target: label, weight: -1}}"], "weight -1.0: must be above 0"),
         (["train.patience=2"], "train.patience needs rows to judge by: give data.dev or data.held_out"),
-        (["train.rates={encoder: 0, decoders: 0}"], "train.rates: nothing learns"),
+        (
+            ["train.learning_rate_multipliers={encoder: 0, decoders: 0}"],
+            "multipliers: nothing learns",
+        ),
         (["train.freeze=some"], "recipe.train.freeze: 'some' is not known"),
     ],
 )

@@ -11,11 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tests import made
 from tests.conftest import small_recipe, write_jsonl
 from twofold.cli import main
 from twofold.config import kinds
-from twofold.data import made
-from twofold.recipe_file import recipe_names, to_yaml
+from twofold.recipe.file import recipe_names, to_yaml
 
 ROWS = made.numbers(60, seed=4)
 COMMANDS = sorted(main.commands)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests import made
 from tests.commands import answer, refusal, run
 from tests.conftest import decoder, encoder, small_model, write_jsonl
 from tests.rankers import small_ranker
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker, load
 

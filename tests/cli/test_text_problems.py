@@ -14,7 +14,7 @@ import twofold
 from tests.cli.text_models import CONLLU, train_models, write_recipe
 from tests.commands import answer, refusal, run
 from tests.conftest import write_jsonl
-from tests.texts import COLOURS
+from tests.texts import COLORS
 from twofold.data.conll import check_tree
 from twofold.data.files import read_rows
 
@@ -32,7 +32,7 @@ def test_a_label_is_shown_with_its_probability_and_the_others(models: Path) -> N
     assert [one["input"] for one in found] == ["the red boat", "noon"]
     for one in found:
         shares = {one["output"]: one["score"], **{other["output"]: other["score"] for other in one["alternatives"]}}
-        assert shares.keys() == set(COLOURS)
+        assert shares.keys() == set(COLORS)
         assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
         assert one["score"] == max(shares.values())
     lines = run("predict", models / "label", "the red boat").stdout.splitlines()
@@ -160,7 +160,7 @@ def test_a_subtype_that_training_never_saw_may_be_answered_rightly(models: Path,
     [
         ("evaluate", ["--corpus", "texts.jsonl"], "--corpus is for rankers"),
         ("evaluate", ["--among", "20"], "--among is for rankers"),
-        ("evaluate", ["--pictures", "images"], "--pictures is for models that read pictures"),
+        ("evaluate", ["--images", "images"], "--images is for models that read images"),
         ("evaluate", ["--beam", "5"], "--beam is for decoders that write texts"),
         ("predict", ["--n-best", "3"], "--n-best is for decoders that write texts"),
         ("predict", ["--sample"], "--sample is for decoders that write texts"),

@@ -9,8 +9,8 @@ import pytest
 
 from tests.commands import run
 from tests.conftest import write_jsonl
-from tests.texts import chained, coloured, overlapping, recipe, rows_of, tagged
-from twofold.recipe_file import to_yaml
+from tests.texts import chained, colored, overlapping, recipe, rows_of, tagged
+from twofold.recipe.file import to_yaml
 
 TREE = {"kind": "tree", "width": 8, "relation_width": 4}
 CONLLU = """\
@@ -30,7 +30,7 @@ CONLLU = """\
 
 """
 MODELS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
-    "label": (coloured, {"source": "text", "target": "label"}, {"kind": "label"}),
+    "label": (colored, {"source": "text", "target": "label"}, {"kind": "label"}),
     "pair": (
         overlapping,
         {"source": ["one", "other"], "target": "score"},
@@ -38,7 +38,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     ),
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE),
-    "words": (coloured, {"source": "text"}, {"kind": "tokens"}),
+    "words": (colored, {"source": "text"}, {"kind": "tokens"}),
 }
 
 

@@ -45,7 +45,7 @@ GPT2 = {"n_vocab": len(TOKENS), "n_ctx": PLACES, "n_embd": WIDTH, "n_head": HEAD
 
 
 def bert_shapes() -> dict[str, tuple[int, ...]]:
-    """The variables of Google's checkpoints, those of the pre-training's heads and of its optimiser too."""
+    """The variables of Google's checkpoints, those of the pre-training's heads and of its optimizer too."""
     shapes: dict[str, tuple[int, ...]] = {
         "bert/embeddings/word_embeddings": (len(WORDS), WIDTH),
         "bert/embeddings/position_embeddings": (PLACES, WIDTH),

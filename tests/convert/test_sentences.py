@@ -57,7 +57,7 @@ def old(saved: Path, folder: Path, mode: str = "mean", network: str = "0_Transfo
 
 
 def new(saved: Path, folder: Path, mode: str = "mean") -> Path:
-    """As version 6 writes a folder: another name for the reduction, and the length only in the tokenizer."""
+    """As version 6 writes a folder: another name for the pooling, and the length only in the tokenizer."""
     shutil.copytree(saved, folder)
     write(folder / "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
     about = json.loads((folder / "tokenizer_config.json").read_text())
@@ -73,13 +73,13 @@ def vectors(model: Ranker) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("make", [old, new])
-@pytest.mark.parametrize(("mode", "reduction"), [("cls", "first"), ("mean", "mean"), ("max", "max")])
-def test_states_are_reduced_as_they_were(make: Any, mode: str, reduction: str, saved: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "pooling"), [("cls", "first"), ("mean", "mean"), ("max", "max")])
+def test_states_are_reduced_as_they_were(make: Any, mode: str, pooling: str, saved: Path, tmp_path: Path) -> None:
     done = convert(make(saved, tmp_path / "source", mode), tmp_path / "out")
     assert (done.format, done.kind, done.not_read) == ("sentence-transformers", "bert", ())
     model = load_ranker(tmp_path / "out")
     settings: Any = model.config.decoder
-    assert settings.reduction == reduction
+    assert settings.pooling == pooling
     assert (model.config.max_context, model.config.max_candidate) == (20, 20)
 
 
@@ -94,12 +94,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return about / "snapshots" / ("0" * 40)
 
 
-@pytest.mark.parametrize(("mode", "reduction"), [("cls", "first"), ("mean", "mean"), ("max", "max")])
-def test_a_model_of_the_hub_is_read_as_its_folder_is(mode: str, reduction: str, saved: Path, hub: Path) -> None:
+@pytest.mark.parametrize(("mode", "pooling"), [("cls", "first"), ("mean", "mean"), ("max", "max")])
+def test_a_model_of_the_hub_is_read_as_its_folder_is(mode: str, pooling: str, saved: Path, hub: Path) -> None:
     folder = new(saved, hub, mode)
     model = load_ranker("owner/name")
     settings: Any = model.config.decoder
-    assert (settings.reduction, model.config.max_context) == (reduction, 20)
+    assert (settings.pooling, model.config.max_context) == (pooling, 20)
     torch.testing.assert_close(vectors(model), vectors(load_ranker(folder)))
 
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_asked_of_the_hub_is_said(saved: Path, hub: Path, monkeyp
     with pytest.warns(UserWarning, match="owner/name: modules.json is not in the cache, and the hub cannot be asked"):
         model = load_ranker("owner/name")
     settings: Any = model.config.decoder
-    assert settings.reduction == "mean"
+    assert settings.pooling == "mean"
 
 
 @pytest.mark.parametrize("network", ["", "0_Transformer", "0_BERT"])
@@ -144,7 +144,7 @@ def test_a_limit_above_the_positions_is_lowered_with_the_name_of_the_source(save
 
 
 @pytest.mark.parametrize("mode", ["median", ["cls", "mean"]])
-def test_a_reduction_that_is_not_known_is_refused_unless_allowed(mode: Any, saved: Path, tmp_path: Path) -> None:
+def test_a_pooling_that_is_not_known_is_refused_unless_allowed(mode: Any, saved: Path, tmp_path: Path) -> None:
     source = new(saved, tmp_path / "source", mode)
     shown = " and ".join(mode) if isinstance(mode, list) else mode
     line = refusal("import", source, tmp_path / "out")
@@ -153,7 +153,7 @@ def test_a_reduction_that_is_not_known_is_refused_unless_allowed(mode: Any, save
     allowed = run("import", source, tmp_path / "out", "--allow-mismatch").stderr
     assert allowed.startswith(f"left out, module: Pooling in 1_Pooling by {shown}")
     settings: Any = load_ranker(tmp_path / "out").config.decoder
-    assert settings.reduction == "mean"
+    assert settings.pooling == "mean"
 
 
 def test_what_would_change_the_vectors_is_refused(saved: Path, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_modules_that_cannot_be_read(content: str, said: str, saved: Path, tmp_p
     assert refusal("import", source, tmp_path / "out").startswith(f"{source}/modules.json: {said}")
 
 
-def test_a_folder_without_a_reduction_is_refused(saved: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_pooling_is_refused(saved: Path, tmp_path: Path) -> None:
     source = old(saved, tmp_path / "source")
     modules(source, "0_Transformer")
     assert "(module: no Pooling, so that nothing tells how states are reduced)" in refusal(

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import made
 from tests.conftest import write_jsonl
-from twofold.data import made
 from twofold.data.cache import Cache, cache_folder
-from twofold.data.checksums import BLOCK, CheckedFile, SummedFile
 from twofold.data.fields import TextField
 from twofold.data.files import read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
 
 ROWS = made.numbers(200, seed=5)
 
@@ -182,7 +182,7 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Li
 MEASURE = """
 import re, sys
 from twofold.data.cache import Cache
-from twofold.data.checksums import BLOCK, CheckedFile, SummedFile
+from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
 from twofold.data.fields import TextField
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 words = [f"{number:020}".translate(str.maketrans("0123456789", "abcdefghij")) for number in range(0, 10**6, 7919)]

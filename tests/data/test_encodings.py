@@ -10,7 +10,7 @@ import pytest
 
 from twofold.data.files import read_rows
 from twofold.errors import TwofoldError
-from twofold.recipe_file import read_yaml
+from twofold.recipe.file import read_yaml
 
 KOREAN = (
     "text\tlabel\n창가에 둔 화분이 밤사이 조금 더 자랐다.\t좋음\n버스를 놓쳐서 20분을 걸었더니 땀이 났어요!\t나쁨\n"

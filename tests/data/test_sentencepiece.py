@@ -21,11 +21,11 @@ def field(number: int, value: bytes | int) -> bytes:
     return bytes([number << 3 | 2, len(value)]) + value
 
 
-def content(pieces: list[tuple[str, float, int]] = PIECES, kind: int = 1, normaliser: bytes = b"") -> bytes:
+def content(pieces: list[tuple[str, float, int]] = PIECES, kind: int = 1, normalizer: bytes = b"") -> bytes:
     inner = [
         field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + field(3, use) for text, score, use in pieces
     ]
-    return b"".join(field(1, one) for one in inner) + field(2, field(3, kind)) + field(3, normaliser)
+    return b"".join(field(1, one) for one in inner) + field(2, field(3, kind)) + field(3, normalizer)
 
 
 def write(folder: Path, whole: bytes) -> Path:
@@ -57,7 +57,7 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     ("whole", "reason"),
     [
         (content(kind=2), "it is of another kind"),
-        (content(normaliser=field(4, 0)), "it treats spaces in another way"),
+        (content(normalizer=field(4, 0)), "it treats spaces in another way"),
         (content([*PIECES, ("<0x00>", 0.0, 6)]), "pieces of kind 6"),
         (content([*PIECES, ("za", -7.0, NORMAL)]), "some characters are no pieces by themselves"),
         (content(PIECES[1:]), "it lacks an unknown piece, <s> or </s>"),

@@ -1,4 +1,4 @@
-"""A picture and its mask are moved together, and a view follows from seed, epoch and row alone."""
+"""An image and its mask are moved together, and a view follows from seed, epoch and row alone."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.pictures import Pixels, noise
-from twofold.data.views import UNCOUNTED, Augment, PictureSettings, Size, View
+from tests.images import Pixels, noise
+from twofold.data.views import UNCOUNTED, Augment, ImageSettings, Size, View
 
 BLOCK, CLASSES = 12, 5
-GREY = (124, 116, 104)
+GRAY = (124, 116, 104)
 HUES = np.array([[250, 10, 10], [10, 250, 10], [10, 10, 250], [240, 240, 20], [20, 240, 240]], np.uint8)
-"""A colour for each class; all are far apart, and from grey."""
+"""A color for each class; all are far apart, and from gray."""
 
 
 def blocks(rows: int = 5, columns: int = 6, seed: int = 1) -> tuple[Pixels, Pixels]:
-    """A picture of large blocks whose colours say their classes, and its mask."""
+    """An image of large blocks whose colors say their classes, and its mask."""
     mask = np.kron(np.random.default_rng(seed).integers(0, CLASSES, (rows, columns)), np.ones((BLOCK, BLOCK), int))
     return HUES[mask], mask.astype(np.uint8)
 
 
 def classes(pixels: Pixels) -> Pixels:
-    """The class that each pixel's colour says, `UNCOUNTED` for grey."""
-    known = np.vstack([HUES, GREY]).astype(int)
+    """The class that each pixel's color says, `UNCOUNTED` for gray."""
+    known = np.vstack([HUES, GRAY]).astype(int)
     nearest = np.abs(pixels[:, :, None].astype(int) - known).sum(-1).argmin(-1)
     found: Pixels = np.append(np.arange(CLASSES), UNCOUNTED)[nearest].astype(np.uint8)
     return found
@@ -56,7 +56,7 @@ def draws(seed: int) -> np.random.Generator:
     ],
     ids=["flip", "scale", "crop", "beyond", "all"],
 )
-def test_picture_and_mask_move_together(augment: Augment) -> None:
+def test_image_and_mask_move_together(augment: Augment) -> None:
     pixels, mask = blocks()
     views = [augment.draw((60, 72), draws(seed)) for seed in range(20)]
     assert len(set(views)) >= (2 if augment == Augment(flip=True) else 20)
@@ -68,23 +68,23 @@ def test_picture_and_mask_move_together(augment: Augment) -> None:
         assert (classes(moved) == follows)[inner].all()
 
 
-def test_colours_change_the_picture_but_not_the_mask() -> None:
+def test_colors_change_the_image_but_not_the_mask() -> None:
     pixels, mask = noise(20, 30, 1, 3), noise(20, 30, 2)
     for seed in range(5):
-        view = Augment(flip=True, scale=(0.8, 1.3), colour=0.4).draw((20, 30), draws(seed))
-        plain = replace(view, colours=(1.0, 1.0, 1.0))
+        view = Augment(flip=True, scale=(0.8, 1.3), color=0.4).draw((20, 30), draws(seed))
+        plain = replace(view, colors=(1.0, 1.0, 1.0))
         assert (view.of_mask(mask) == plain.of_mask(mask)).all()
         assert (view.of(pixels) != plain.of(pixels)).any()
         assert view.of(pixels).dtype == np.uint8
 
 
 @pytest.mark.parametrize(
-    ("colours", "right"),
+    ("colors", "right"),
     [((0.5, 1, 1), [50, 100, 25]), ((2, 1, 1), [200, 255, 100]), ((1, 1, 0), [153, 153, 153]), ((1, 0, 1), None)],
 )
-def test_brightness_contrast_and_colour_are_multiplied(colours: tuple[float, ...], right: list[int] | None) -> None:
+def test_brightness_contrast_and_color_are_multiplied(colors: tuple[float, ...], right: list[int] | None) -> None:
     pixels = np.full((2, 2, 3), [100, 200, 50], np.uint8)
-    found = View((0, 0, 2, 2), (2, 2), colours=colours).of(pixels)
+    found = View((0, 0, 2, 2), (2, 2), colors=colors).of(pixels)
     assert np.abs(found.astype(int) - (right or [153, 153, 153])).max() <= 1
 
 
@@ -93,27 +93,27 @@ def test_what_lies_outside_is_grey_and_does_not_count() -> None:
     found = View((-10, -6, 14, 18), (24, 24))
     outside = np.ones((24, 24), bool)
     outside[6:, 10:] = False
-    assert (found.of(pixels)[outside] == GREY).all()
+    assert (found.of(pixels)[outside] == GRAY).all()
     assert ((found.of_mask(mask) == UNCOUNTED) == outside).all()
     assert (found.of(pixels)[6:, 10:] == pixels[:18, :14]).all()
     assert (found.of_mask(mask)[6:, 10:] == mask[:18, :14]).all()
 
 
-def test_a_smaller_picture_is_shown_whole() -> None:
+def test_a_smaller_image_is_shown_whole() -> None:
     pixels, mask = blocks()
     for seed in range(10):
         view = Augment(scale=(0.5, 0.5)).draw((60, 72), draws(seed))
         assert (view.of_mask(mask) != UNCOUNTED).sum() == pytest.approx(60 * 72 / 4, rel=0.07)
-        assert ((view.of(pixels) == GREY).all(-1) == (view.of_mask(mask) == UNCOUNTED)).all()
+        assert ((view.of(pixels) == GRAY).all(-1) == (view.of_mask(mask) == UNCOUNTED)).all()
 
 
-def test_a_larger_picture_fills_the_view() -> None:
+def test_a_larger_image_fills_the_view() -> None:
     _, mask = blocks()
     for seed in range(10):
         assert (Augment(scale=(1.0, 3.0), crop=(40, 50)).draw((60, 72), draws(seed)).of_mask(mask) != UNCOUNTED).all()
 
 
-def test_a_picture_that_nothing_changes_stays_as_it_is() -> None:
+def test_a_image_that_nothing_changes_stays_as_it_is() -> None:
     pixels, mask = noise(7, 9, 1, 3), noise(7, 9, 2)
     view = Augment().draw((7, 9), draws(1))
     assert view.of(pixels) is pixels
@@ -135,19 +135,19 @@ def test_about_half_of_the_views_are_mirrored_and_sizes_are_spread() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1), (3, 200)])
 def test_one_pixel_and_one_row_can_be_seen_and_moved(size: Size) -> None:
     pixels, mask = noise(*size, 1, 3), noise(*size, 2)
-    for settings in (PictureSettings((8, 8)), PictureSettings((8, 8), "crop"), PictureSettings()):
+    for settings in (ImageSettings((8, 8)), ImageSettings((8, 8), "crop"), ImageSettings()):
         wanted = settings.fitted(size)
         assert settings.see(Image.fromarray(pixels)).shape == (*wanted, 3)
         assert settings.see_mask(mask).shape == wanted
     for seed in range(10):
-        view = Augment(flip=True, scale=(0.3, 3), colour=0.2, crop=(5, 4)).draw(size, draws(seed))
+        view = Augment(flip=True, scale=(0.3, 3), color=0.2, crop=(5, 4)).draw(size, draws(seed))
         assert view.of(pixels).shape == (5, 4, 3)
         assert view.of_mask(mask).shape == (5, 4)
 
 
-def test_stretching_shows_the_whole_picture_and_cropping_its_middle() -> None:
+def test_stretching_shows_the_whole_image_and_cropping_its_middle() -> None:
     pixels, mask = blocks(4, 8)
-    for settings, middle in ((PictureSettings((48, 48)), False), (PictureSettings((48, 48), "crop"), True)):
+    for settings, middle in ((ImageSettings((48, 48)), False), (ImageSettings((48, 48), "crop"), True)):
         right = mask[:, 24:72] if middle else mask[:, ::2]
         found = settings.see_mask(mask)
         assert (found == right).all()
@@ -156,11 +156,11 @@ def test_stretching_shows_the_whole_picture_and_cropping_its_middle() -> None:
 
 
 @pytest.mark.parametrize("fit", ["stretch", "crop"])
-def test_what_is_read_of_a_picture_lies_within_it_and_has_the_right_shape(fit: str) -> None:
+def test_what_is_read_of_a_image_lies_within_it_and_has_the_right_shape(fit: str) -> None:
     for height in range(1, 60):
         for side in range(1, 60, 7):
             for size in ((height, 2 * height), (height, 37), (41, height)):
-                settings = PictureSettings((side, 9), fit)  # type: ignore[arg-type]
+                settings = ImageSettings((side, 9), fit)  # type: ignore[arg-type]
                 left, top, right, bottom = settings.box(size)
                 assert 0 <= left < right <= size[1]
                 assert 0 <= top < bottom <= size[0]
@@ -171,9 +171,9 @@ def test_what_is_read_of_a_picture_lies_within_it_and_has_the_right_shape(fit: s
                     settings.see(Image.new("RGB", (size[1], size[0])))
 
 
-def test_pictures_become_normalised_numbers() -> None:
+def test_images_become_normalized_numbers() -> None:
     pixels = np.stack([noise(2, 3, 1, 3), noise(2, 3, 2, 3)])
-    settings = PictureSettings(mean=(0.1, 0.2, 0.3), deviation=(0.5, 0.25, 2.0))
+    settings = ImageSettings(mean=(0.1, 0.2, 0.3), deviation=(0.5, 0.25, 2.0))
     found = settings.tensor(list(pixels)).numpy()
     assert found.shape == (2, 3, 2, 3)
     right = (pixels / 255 - [0.1, 0.2, 0.3]) / [0.5, 0.25, 2.0]
@@ -186,8 +186,8 @@ def test_pictures_become_normalised_numbers() -> None:
         {"scale": (1.5, 1.0)},
         {"scale": (0.0, 1.0)},
         {"scale": (1.0, float("nan"))},
-        {"colour": 1.0},
-        {"colour": -0.1},
+        {"color": 1.0},
+        {"color": -0.1},
         {"crop": (0, 4)},
         {"crop": (4, 20_000)},
     ],
@@ -200,4 +200,4 @@ def test_changes_that_cannot_be_are_an_error(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize("wrong", [{"size": (0, 4)}, {"size": (4, 10_001)}, {"deviation": (1.0, 0.0, 1.0)}])
 def test_settings_that_cannot_be_are_an_error(wrong: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(ValueError):
-        PictureSettings(**wrong)  # type: ignore[arg-type]
+        ImageSettings(**wrong)  # type: ignore[arg-type]

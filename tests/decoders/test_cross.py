@@ -17,21 +17,21 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.training.config import TrainConfig
-from twofold.training.optimise import make_optimiser
+from twofold.training.optimizer import make_optimizer
 
 TEXTS = [(one["context"], other["response"]) for one in PAIRS for other in PAIRS]
 each = pytest.mark.parametrize("kind", ["pretrained", "transformer", "rnn", "text_convnet"])
 
 
 def comparing(
-    tokenizer: TextTokenizer, kind: str, separate: bool = False, to: str = "bi", reduction: str = "both"
+    tokenizer: TextTokenizer, kind: str, separate: bool = False, to: str = "bi", pooling: str = "both"
 ) -> Ranker:
-    adds = decoder("cross", reduction=reduction, compare={"kind": to})
+    adds = decoder("cross", pooling=pooling, compare={"kind": to})
     return small_ranker(tokenizer, encoder(kind), adds, 2, separate=separate).eval()
 
 
-def plain(reduction: str) -> DecoderPart:
-    return decoder("cross", reduction=reduction)
+def plain(pooling: str) -> DecoderPart:
+    return decoder("cross", pooling=pooling)
 
 
 def trained(ranker: Ranker) -> Ranker:
@@ -55,15 +55,15 @@ def test_at_first_it_ranks_as_the_ranker_whose_weights_it_takes(
 
 
 @each
-@pytest.mark.parametrize("reduction", ["mean", "both"])
+@pytest.mark.parametrize("pooling", ["mean", "both"])
 def test_its_score_is_that_of_a_bi_encoder_and_that_of_a_plain_cross_encoder(
-    tokenizer: TextTokenizer, tmp_path: Path, kind: str, reduction: str
+    tokenizer: TextTokenizer, tmp_path: Path, kind: str, pooling: str
 ) -> None:
-    both = trained(comparing(tokenizer, kind, reduction=reduction))
+    both = trained(comparing(tokenizer, kind, pooling=pooling))
     both.save_pretrained(tmp_path / "both")
     with torch.no_grad():
         both.get_parameter("decoders.main.log_trust").fill_(math.log(0.5))
-    bi, cross = (small_ranker(tokenizer, encoder(kind), one).eval() for one in (decoder("bi"), plain(reduction)))
+    bi, cross = (small_ranker(tokenizer, encoder(kind), one).eval() for one in (decoder("bi"), plain(pooling)))
     for part in (bi, cross):
         part.take_weights(tmp_path / "both")
     parts = 0.5 * bi.score_pairs(TEXTS) + cross.score_pairs(TEXTS)
@@ -75,7 +75,9 @@ def test_its_score_is_that_of_a_bi_encoder_and_that_of_a_plain_cross_encoder(
 
 def test_what_is_read_alone_may_stay_while_what_reads_both_learns(tokenizer: TextTokenizer) -> None:
     ranker = trained(comparing(tokenizer, "transformer", separate=True))
-    make_optimiser(ranker, TrainConfig(rates={"candidate_tower": 0.0, "decoders.main.compare": 0.0}))
+    make_optimizer(
+        ranker, TrainConfig(learning_rate_multipliers={"candidate_tower": 0.0, "decoders.main.compare": 0.0})
+    )
     ranker.train()
     assert ranker.encoder.training
     assert not ranker.candidate_encoder.training  # it compares as it did, without dropout
@@ -92,7 +94,7 @@ def test_the_hardest_wrong_candidates_are_those_that_the_comparison_takes_for_be
     tokenizer: TextTokenizer, kind: str
 ) -> None:
     ranker = trained(comparing(tokenizer, kind, separate=True))
-    ranker.hardest = True
+    ranker.hard_negatives = True
     batch = batch_of(ranker, PAIRS, drawn=2)
     bi = small_ranker(tokenizer, encoder(kind), decoder("bi")).eval()
     bi.encoder.load_state_dict(ranker.candidate_encoder.state_dict())
@@ -135,7 +137,7 @@ def test_towers_of_two_sides_do_not_become_one(tokenizer: TextTokenizer, tmp_pat
     cross = trained(comparing(tokenizer, "rnn", separate=True))
     cross.save_pretrained(tmp_path / "cross")
     again = small_ranker(
-        tokenizer, encoder("rnn"), decoder("cross", reduction="both", compare={"kind": "bi"}), 5, separate=True
+        tokenizer, encoder("rnn"), decoder("cross", pooling="both", compare={"kind": "bi"}), 5, separate=True
     ).eval()
     again.take_weights(tmp_path / "cross")
     torch.testing.assert_close(again.score_pairs(TEXTS), cross.score_pairs(TEXTS))

@@ -145,9 +145,9 @@ def test_what_a_labeller_says_is_in_the_words_of_the_data(tokenizer: TextTokeniz
 
 
 @each_answer
-@pytest.mark.parametrize("reduction", ["first", "mean", "max", "attention", "summary"])
-def test_padding_changes_no_label(tokenizer: TextTokenizer, answers: str, reduction: str) -> None:
-    model = labeller(tokenizer, answers, reduction=reduction)
+@pytest.mark.parametrize("pooling", ["first", "mean", "max", "attention", "summary"])
+def test_padding_changes_no_label(tokenizer: TextTokenizer, answers: str, pooling: str) -> None:
+    model = labeller(tokenizer, answers, pooling=pooling)
     together = model.predict(TEXTS)
     for text, one in zip(TEXTS, together, strict=True):
         (alone,) = model.predict([text])
@@ -221,7 +221,7 @@ def test_a_cosine_alone_starts_as_the_backbone_orders_its_pairs(tokenizer: TextT
     assert not [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]
 
 
-@pytest.mark.parametrize("setting", [{"reduction": "first"}, {"hidden": 8}])
+@pytest.mark.parametrize("setting", [{"pooling": "first"}, {"hidden": 8}])
 def test_a_cosine_alone_has_nothing_to_reduce(setting: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TwofoldError), match="compare: cosine reads nothing but the cosine of two means"):
         decoder("label", answers="number", compare="cosine", **setting)

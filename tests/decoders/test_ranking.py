@@ -28,7 +28,7 @@ from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
 
 VOCABULARY = Vocabulary(size=20, limit=400, pad=0, unknown=1, start=2, end=3)
 ATTENTIONS = ["plain", "scaled", "multihead"]
-REDUCTIONS = ["first", "mean", "max", "attention", "summary"]
+POOLINGS = ["first", "mean", "max", "attention", "summary"]
 
 
 def built(config: Any, causal: bool = False) -> Any:
@@ -77,7 +77,7 @@ def close(found: Tensor, expected: Any) -> None:
 )
 def test_a_poly_encoder_scores_as_published(codes: int, attention: Any, kind: Any, looks: Any, causal: bool) -> None:
     config = poly.Config(
-        codes=codes, code_kind=kind, code_attention=looks, attention=attention, heads=HEADS, normalise="none"
+        codes=codes, code_kind=kind, code_attention=looks, attention=attention, heads=HEADS, normalize="none"
     )
     head: poly.PolyEncoder = built(config, causal)
     # One context has more tokens than there are codes, the others have fewer.
@@ -100,7 +100,7 @@ def test_a_poly_encoder_scores_as_published(codes: int, attention: Any, kind: An
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("kind", ["learned", "first"])
 def test_what_a_candidate_finds_in_a_context_is_as_published(attention: Any, kind: Any) -> None:
-    config = poly.Config(codes=5, code_kind=kind, attention=attention, heads=HEADS, normalise="none")
+    config = poly.Config(codes=5, code_kind=kind, attention=attention, heads=HEADS, normalize="none")
     head: poly.PolyEncoder = built(config)
     contexts, candidates = some_hidden((7, 1, 3), seed=1), some_hidden((2, 4, 1), seed=2)
     kept, vectors = head.context(contexts), head.candidate(candidates)
@@ -112,7 +112,7 @@ def test_what_a_candidate_finds_in_a_context_is_as_published(attention: Any, kin
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_several_heads_are_those_of_torch(masked: bool) -> None:
-    head: poly.PolyEncoder = built(poly.Config(codes=6, attention="multihead", heads=HEADS, normalise="none"))
+    head: poly.PolyEncoder = built(poly.Config(codes=6, attention="multihead", heads=HEADS, normalize="none"))
     own = head.heads
     assert own is not None
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
@@ -132,7 +132,7 @@ def test_several_heads_are_those_of_torch(masked: bool) -> None:
 @pytest.mark.parametrize("attention", ["plain", "scaled"])
 @pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
 def test_a_score_lies_just_below_the_largest_dot_product(attention: Any, size: float) -> None:
-    head: poly.PolyEncoder = built(poly.Config(codes=7, code_kind="first", attention=attention, normalise="none"))
+    head: poly.PolyEncoder = built(poly.Config(codes=7, code_kind="first", attention=attention, normalize="none"))
     contexts, candidates = head.context(some_hidden((9, 1, 4), seed=1)), torch.randn(50, WIDTH) * size
     assert contexts.mask is not None
     products = contexts.vectors @ candidates.T
@@ -145,7 +145,7 @@ def test_a_score_lies_just_below_the_largest_dot_product(attention: Any, size: f
 
 
 def test_a_score_of_several_heads_is_at_most_what_each_head_could_find() -> None:
-    head: poly.PolyEncoder = built(poly.Config(codes=5, attention="multihead", heads=HEADS, normalise="none"))
+    head: poly.PolyEncoder = built(poly.Config(codes=5, attention="multihead", heads=HEADS, normalize="none"))
     assert head.heads is not None
     contexts, candidates = head.context(some_hidden((9, 1, 4), seed=1)), torch.randn(50, WIDTH) * 3
     values = head.heads.project(contexts.vectors)[1].view(3, HEADS, 5, WIDTH) @ candidates.T
@@ -184,42 +184,42 @@ def twice_bent(vectors: Tensor) -> Tensor:
     return 2 * vectors.tanh()
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("finish", [None, twice_bent])
-def test_every_reduction_is_what_a_loop_gives(reduction: Any, causal: bool, finish: Any) -> None:
+def test_every_pooling_is_what_a_loop_gives(pooling: Any, causal: bool, finish: Any) -> None:
     hidden = some_hidden((4, 1, 6), seed=3, finish=finish)
 
     def expected(query: Tensor | None) -> list[Vector]:
         query_vector = None if query is None else plain(query)
         rows = zip(tokens_of(hidden), plain(hidden.need("summary")), strict=True)
-        vectors = [one_vector(reduction, tokens, summary, causal, query_vector) for tokens, summary in rows]
-        return vectors if finish is None or reduction == "summary" else [2 * np.tanh(one) for one in vectors]
+        vectors = [one_vector(pooling, tokens, summary, causal, query_vector) for tokens, summary in rows]
+        return vectors if finish is None or pooling == "summary" else [2 * np.tanh(one) for one in vectors]
 
-    two: bi.BiEncoder = built(bi.Config(reduction=reduction, normalise="none"), causal)
-    joined: cross.CrossEncoder = built(cross.Config(reduction=reduction), causal)
+    two: bi.BiEncoder = built(bi.Config(pooling=pooling, normalize="none"), causal)
+    joined: cross.CrossEncoder = built(cross.Config(pooling=pooling), causal)
     for one in (hidden, wider(hidden)):
-        close(two.context(one).vectors[:, 0], expected(two.reduce.query))
-        close(two.candidate(one), expected(two.vector.reduce.query))
+        close(two.context(one).vectors[:, 0], expected(two.pool.query))
+        close(two.candidate(one), expected(two.vector.pool.query))
         weight = plain(joined.output.weight)[0]
-        assert joined.reduce is not None
-        close(joined.joint(one), [float(weight @ vector) for vector in expected(joined.reduce.query)])
+        assert joined.pool is not None
+        close(joined.joint(one), [float(weight @ vector) for vector in expected(joined.pool.query)])
 
 
 @pytest.mark.parametrize("part", [bi, poly])
-@pytest.mark.parametrize("normalise", ["none", "candidates", "both"])
+@pytest.mark.parametrize("normalize", ["none", "candidates", "both"])
 @pytest.mark.parametrize("learns", [False, True])
-def test_normalised_sides_have_length_one_and_candidates_that_of_the_scale(
-    part: Any, normalise: str, learns: bool
+def test_normalized_sides_have_length_one_and_candidates_that_of_the_scale(
+    part: Any, normalize: str, learns: bool
 ) -> None:
-    head: RankingHead = part.Config(normalise=normalise, scale=7.0, learn_scale=learns).build(
+    head: RankingHead = part.Config(normalize=normalize, scale=7.0, learn_scale=learns).build(
         HiddenSpec(states=WIDTH), VOCABULARY
     )
     kept, vectors = head.context(some_hidden((4, 1, 6))), head.candidate(some_hidden((2, 3), seed=1))
     lengths = kept.vectors.norm(dim=-1)
-    close(lengths, np.ones(lengths.shape)) if normalise == "both" else differ(lengths)
-    close(vectors.norm(dim=-1), [7.0, 7.0]) if normalise != "none" else differ(vectors.norm(dim=-1))
-    assert ("vector.log_scale" in dict(head.named_parameters())) == (learns and normalise != "none")
+    close(lengths, np.ones(lengths.shape)) if normalize == "both" else differ(lengths)
+    close(vectors.norm(dim=-1), [7.0, 7.0]) if normalize != "none" else differ(vectors.norm(dim=-1))
+    assert ("vector.log_scale" in dict(head.named_parameters())) == (learns and normalize != "none")
 
 
 def differ(lengths: Tensor) -> None:

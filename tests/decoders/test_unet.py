@@ -1,4 +1,4 @@
-"""The U-Net decoder: pictures of every size, its losses against plain loops, and what its skips bring."""
+"""The U-Net decoder: images of every size, its losses against plain loops, and what its skips bring."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.conftest import CLASSES, SMALL, VOID, decoder, encoder, small_picture_model, some_picture
+from tests.conftest import CLASSES, SMALL, VOID, decoder, encoder, small_image_model, some_image
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.views import PictureSettings
+from twofold.data.views import ImageSettings
 from twofold.decoders.unet import Config, UNetDecoder
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe
@@ -38,7 +38,7 @@ def built(stride: int = 2, seed: int = 0, **settings: Any) -> UNetDecoder:
 
 
 def some_hidden(size: tuple[int, int], stride: int = 2, rows: int = 2, seed: int = 0) -> Hidden:
-    """Random maps of pictures of this size."""
+    """Random maps of images of this size."""
     draw = torch.Generator().manual_seed(seed)
     maps = []
     for number, channels in enumerate(CHANNELS):
@@ -60,7 +60,7 @@ def gradients(part: torch.nn.Module) -> list[Tensor]:
 @pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize("stride", [1, 2, 4])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_pictures_of_every_size_are_painted_and_learned_from(size: tuple[int, int], stride: int, rows: int) -> None:
+def test_images_of_every_size_are_painted_and_learned_from(size: tuple[int, int], stride: int, rows: int) -> None:
     part = built(stride, focal=1.0, dice=1.0)
     hidden, target = some_hidden(size, stride, rows), some_target(size, rows, counted=1.0)
     assert part(hidden).shape == (rows, len(CLASSES), *size)
@@ -78,25 +78,25 @@ def test_pictures_of_every_size_are_painted_and_learned_from(size: tuple[int, in
 @pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize("stem", [1, 2, 4])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_a_model_reads_and_paints_pictures_of_every_size(
+def test_a_model_reads_and_paints_images_of_every_size(
     tokenizer: TextTokenizer, size: tuple[int, int], stem: int, norm: str
 ) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet", stem=stem, norm=norm), decoder("unet", norm=norm))
-    picture, mask = some_picture(*size), np.zeros(size, np.uint8)
-    batch = model.train().batch([{"image": picture, "mask": mask}])
+    model = small_image_model(tokenizer, encoder("convnet", stem=stem, norm=norm), decoder("unet", norm=norm))
+    image, mask = some_image(*size), np.zeros(size, np.uint8)
+    batch = model.train().batch([{"image": image, "mask": mask}])
     losses = model.backward(batch, model.counts(batch))
     assert losses["main"].count == mask.size
     assert all(value.isfinite().all() for value in gradients(model))
-    prediction = model.predict([picture])[0]
+    prediction = model.predict([image])[0]
     assert prediction.output.pixels.shape == size
     assert prediction.output.names == CLASSES
     assert prediction.score < 0
 
 
-def test_a_picture_that_is_read_in_another_size_is_painted_in_its_own(tokenizer: TextTokenizer) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder("unet"), picture=PictureSettings(size=(8, 6)))
-    pictures = [some_picture(*size) for size in [(1, 1), (31, 5), (8, 6)]]
-    assert [one.output.pixels.shape for one in model.predict(pictures)] == [one.shape[:2] for one in pictures]
+def test_a_image_that_is_read_in_another_size_is_painted_in_its_own(tokenizer: TextTokenizer) -> None:
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"), image=ImageSettings(size=(8, 6)))
+    images = [some_image(*size) for size in [(1, 1), (31, 5), (8, 6)]]
+    assert [one.output.pixels.shape for one in model.predict(images)] == [one.shape[:2] for one in images]
 
 
 def by_hand(scores: NDArray[np.float64], target: Target, config: Config) -> float:
@@ -132,7 +132,7 @@ def test_the_losses_are_those_of_plain_loops_in_double_precision(settings: dict[
     part = built(**settings).eval()
     size, rows = (5, 7), 3
     hidden, target = some_hidden(size, rows=rows), some_target(size, rows, counted=counted)
-    target.tokens[0][target.tokens[0] == 1] = 2  # a class that one picture does not show
+    target.tokens[0][target.tokens[0] == 1] = 2  # a class that one image does not show
     loss = part.loss(hidden, target)
     scores = part(hidden).detach().double().numpy()
     assert loss.count == int(target.mask.sum())
@@ -166,8 +166,8 @@ def test_where_no_pixel_counts_nothing_is_learned_and_nothing_breaks(settings: d
 
 
 def test_a_batch_in_which_no_pixel_counts_leaves_a_model_as_it_is(tokenizer: TextTokenizer) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder("unet", dice=1.0)).train()
-    batch = model.batch([{"image": some_picture(), "mask": np.full((10, 13), VOID, np.uint8)}])
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet", dice=1.0)).train()
+    batch = model.batch([{"image": some_image(), "mask": np.full((10, 13), VOID, np.uint8)}])
     losses = model.backward(batch, model.counts(batch))
     assert (losses["main"].sum.item(), losses["main"].count, model.loss(batch).item()) == (0.0, 0, 0.0)
     assert all(not value.any() for value in gradients(model))
@@ -208,7 +208,7 @@ def test_widths_are_those_of_the_encoder_unless_given() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "widths": ({"widths": [8, 8]}, "decoder.widths: 3 doublings lead to the picture, not 2"),
+    "widths": ({"widths": [8, 8]}, "decoder.widths: 3 doublings lead to the image, not 2"),
     "class_weights": ({"class_weights": [1.0, 2.0]}, "decoder.class_weights: 2 for 3 classes"),
 }
 
@@ -226,7 +226,7 @@ def test_a_wrong_number_of_widths_or_weights_is_said_when_the_model_is_built(
     tokenizer: TextTokenizer, settings: dict[str, Any], line: str, tmp_path: Path
 ) -> None:
     with pytest.raises(TwofoldError, match=line):
-        small_picture_model(tokenizer, encoder("convnet"), decoder("unet", **settings))
+        small_image_model(tokenizer, encoder("convnet"), decoder("unet", **settings))
     with pytest.raises(TwofoldError, match=line):
         Recipe.of(recipe(**settings)).model(tmp_path)
 
@@ -238,7 +238,7 @@ UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
     "no classes": (recipe({"classes": []}), "the decoder 'unet' paints masks; name their classes: data.classes"),
     "a name twice": (recipe({"classes": ["a", "a"]}), "recipe.data: classes: a name stands twice"),
     "a class below 0": (recipe({"first_class": -1}), "recipe.data: classes: from 1 to 255 names"),
-    "many columns": (recipe({"target": ["a", "b"]}), "target: a and b, but only a picture's captions have many"),
+    "many columns": (recipe({"target": ["a", "b"]}), "target: a and b, but only an image's captions have many"),
 }
 
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.conftest import decoder, encoder, small_picture_model, some_mask, some_picture
-from tests.pictures import segmenting, squares_files, write_files
+from tests.conftest import decoder, encoder, small_image_model, some_image, some_mask
+from tests.images import segmenting, squares_files, write_files
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders.convnet import Config
 from twofold.errors import TwofoldError
-from twofold.layers.convolutions import PictureBatchNorm
+from twofold.layers.convolutions import ImageBatchNorm
 from twofold.model import Model
 from twofold.recipe import Recipe, train
 from twofold.types import Batch, Hidden, Vocabulary
 
 ALL = frozenset({"states", "summary", "maps"})
 EXAMPLES: list[dict[str, Any]] = [
-    {"image": some_picture(seed=number), "mask": some_mask(seed=number), "captions": captions}
+    {"image": some_image(seed=number), "mask": some_mask(seed=number), "captions": captions}
     for number, captions in enumerate([["a b", "c"], ["seven hundred and two"], ["1", "2", "3"], ["e f g"]])
 ]
 
@@ -43,9 +43,9 @@ def test_states_are_the_places_of_the_coarsest_map_row_by_row_and_the_summary_is
     torch.testing.assert_close(hidden.need("summary"), last.mean((2, 3)))
 
 
-def test_a_batch_without_pictures_is_refused() -> None:
+def test_a_batch_without_images_is_refused() -> None:
     part = Config(widths=(8,)).build(Vocabulary.none(), ALL)
-    with pytest.raises(ValueError, match="this batch holds no pictures"):
+    with pytest.raises(ValueError, match="this batch holds no images"):
         part(Batch(torch.ones(1, 2).long(), torch.ones(1, 2).bool()))
 
 
@@ -59,7 +59,7 @@ def test_dropout_reaches_states_and_summary_but_no_map() -> None:
 
 def test_a_single_pixel_is_held_against_what_was_seen_before() -> None:
     torch.manual_seed(0)
-    norm = PictureBatchNorm(6)
+    norm = ImageBatchNorm(6)
     for _ in range(3):
         norm(torch.randn(4, 6, 5, 5) * 2 + 1)
     before = {name: value.clone() for name, value in norm.state_dict().items()}
@@ -85,7 +85,7 @@ def test_with_group_norm_parts_of_a_batch_add_up_to_the_gradients_of_the_whole(
 ) -> None:
     settings: dict[str, dict[str, Any]] = {"unet": {"norm": "group", "dice": 1.0, "focal": 1.0}}
     parts = [decoder(kind, dropout=0.0, **settings.get(kind, {})) for kind in writes]
-    model = small_picture_model(tokenizer, encoder("convnet", norm="group"), *parts).train()
+    model = small_image_model(tokenizer, encoder("convnet", norm="group"), *parts).train()
     whole = gradients_of(model, [EXAMPLES])
     for split in ([EXAMPLES[:1], EXAMPLES[1:]], [[one] for one in EXAMPLES]):
         found = gradients_of(model, split)
@@ -95,21 +95,21 @@ def test_with_group_norm_parts_of_a_batch_add_up_to_the_gradients_of_the_whole(
 
 
 def test_with_batch_norm_they_do_not(tokenizer: TextTokenizer) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder("unet", norm="group")).train()
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet", norm="group")).train()
     whole, found = gradients_of(model, [EXAMPLES]), gradients_of(model, [EXAMPLES[:1], EXAMPLES[1:]])
     assert not all(torch.allclose(found[name], value, atol=1e-5, rtol=1e-5) for name, value in whole.items())
 
 
 @pytest.mark.parametrize(("reads", "writes"), [("batch", "batch"), ("batch", "group"), ("group", "batch")])
 def test_batch_norm_does_not_go_with_accumulated_gradients(tmp_path: Path, reads: str, writes: str) -> None:
-    pictures = write_files(tmp_path / "pictures", squares_files(6))
-    recipe = segmenting(pictures, encoder={"norm": reads}, decoder={"norm": writes}, train={"accumulate": 2})
+    images = write_files(tmp_path / "images", squares_files(6))
+    recipe = segmenting(images, encoder={"norm": reads}, decoder={"norm": writes}, train={"accumulate": 2})
     with pytest.raises(TwofoldError, match=r"norm: batch does not go with train\.accumulate: .* norm: group") as caught:
         train(Recipe.of(recipe), tmp_path / "run")
     assert "\n" not in str(caught.value)
 
 
 def test_group_norm_goes_with_accumulated_gradients(tmp_path: Path) -> None:
-    pictures = write_files(tmp_path / "pictures", squares_files(6))
-    recipe = segmenting(pictures, encoder={"norm": "group"}, decoder={"norm": "group"}, train={"accumulate": 2})
+    images = write_files(tmp_path / "images", squares_files(6))
+    recipe = segmenting(images, encoder={"norm": "group"}, decoder={"norm": "group"}, train={"accumulate": 2})
     assert train(Recipe.of(recipe), tmp_path / "run").steps == 3

@@ -221,7 +221,7 @@ def test_a_saved_ranker_needs_the_folder_no_more(family: str, folders: dict[str,
     folder = tmp_path / family
     shutil.copytree(folders[family], folder)
     config = settings(folder)
-    decoder = structure({"kind": "cross", "reduction": "mean"}, DecoderPart)
+    decoder = structure({"kind": "cross", "pooling": "mean"}, DecoderPart)
     ranker = Ranker(RankerConfig(config, decoder, max_context=16, max_candidate=16), config.own_tokenizer()).eval()
     ranker.start_from()
     before = ranker.rank(TEXTS[0], TEXTS[1:])

@@ -1,4 +1,4 @@
-"""Networks of timm read pictures like our own, from weights in a file, frozen or not."""
+"""Networks of timm read images like our own, from weights in a file, frozen or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.conftest import decoder, encoder, small_picture_model, some_mask, some_picture
+from tests.conftest import decoder, encoder, small_image_model, some_image, some_mask
 from twofold.config import EncoderPart
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
@@ -24,7 +24,7 @@ NETWORKS = ["test_efficientnet", "test_convnext"]
 
 def shown(height: int, width: int) -> dict[str, Any]:
     return {
-        "image": some_picture(height, width),
+        "image": some_image(height, width),
         "mask": some_mask(height, width),
         "captions": ["seven hundred and two"],
     }
@@ -41,26 +41,26 @@ def test_a_network_gives_the_maps_that_its_spec_tells(
     tokenizer: TextTokenizer, name: str, size: tuple[int, int]
 ) -> None:
     reads: Any = settled(name=name)
-    model = small_picture_model(tokenizer, reads, decoder("unet"), decoder("attention_rnn"))
+    model = small_image_model(tokenizer, reads, decoder("unet"), decoder("attention_rnn"))
     hidden = model.encoder(model.batch([shown(*size)]))
     assert tuple(one.shape[1] for one in hidden.pyramid()) == reads.spec().maps
     assert hidden.pyramid()[0].shape[2] == size[0] // reads.stride + (size[0] % reads.stride > 0) * (
         name == NETWORKS[0]
     )
     assert hidden.need("states").shape[2] == reads.spec().states
-    assert model.predict([some_picture(*size)], decoder="main")[0].output.pixels.shape == size
+    assert model.predict([some_image(*size)], decoder="main")[0].output.pixels.shape == size
     assert model.eval().loss(model.batch([shown(*size)])).isfinite()
 
 
 @needs_timm
 @pytest.mark.parametrize("frozen", [False, True])
 def test_only_a_network_that_is_not_frozen_learns(tokenizer: TextTokenizer, frozen: bool) -> None:
-    model = small_picture_model(tokenizer, settled(name=NETWORKS[0], frozen=frozen), decoder("unet")).train()
+    model = small_image_model(tokenizer, settled(name=NETWORKS[0], frozen=frozen), decoder("unet")).train()
     before = {name: one.clone() for name, one in model.encoder.state_dict().items()}
     batch = model.batch([shown(64, 64), shown(64, 64)])
-    optimiser = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], 0.1)
+    optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], 0.1)
     model.backward(batch, model.counts(batch))
-    optimiser.step()
+    optimizer.step()
     same = [torch.equal(one, before[name]) for name, one in model.encoder.state_dict().items()]
     assert all(same) if frozen else not any(same)
 
@@ -76,7 +76,7 @@ def test_weights_come_from_a_file_and_are_saved_with_the_model(
     network: Any = timm.create_model(name, pretrained=False)
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     reads: Any = settled(name=name, weights=str(tmp_path / "weights.safetensors"))
-    model = small_picture_model(tokenizer, reads, decoder("unet")).eval()
+    model = small_image_model(tokenizer, reads, decoder("unet")).eval()
     reads.fill(model.encoder)
     batch = model.batch([shown(64, 64)])
     expected = network.eval().forward_intermediates(batch.pixels, intermediates_only=True)
@@ -104,7 +104,7 @@ def test_a_network_that_will_not_do_is_named(settings: dict[str, Any], said: str
 @needs_timm
 def test_a_file_without_the_weights_is_named(tokenizer: TextTokenizer, tmp_path: Path) -> None:
     reads: Any = settled(name=NETWORKS[0], weights=str(tmp_path / "none.safetensors"))
-    model = small_picture_model(tokenizer, reads, decoder("unet"))
+    model = small_image_model(tokenizer, reads, decoder("unet"))
     with pytest.raises(TwofoldError, match=r"none\.safetensors: no such file"):
         reads.fill(model.encoder)
     save_file({"other.weight": torch.zeros(3)}, tmp_path / "none.safetensors")

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.conftest import encoder
-from tests.pictures import captioning, write_shapes
+from tests.images import captioning, write_shapes
 from twofold.encoders.vit import Config, VisionTransformer
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
@@ -29,25 +29,25 @@ def built(**settings: Any) -> VisionTransformer:
 
 
 def batch_of(pixels: Tensor, tokens: list[int] | None = None) -> Batch:
-    """Pictures, each with the same text."""
+    """Images, each with the same text."""
     text = torch.tensor([tokens or []] * len(pixels)).long()
     return Batch(text, torch.ones_like(text).bool(), pixels=pixels)
 
 
-def pictures(height: int, width: int, rows: int = 2) -> Tensor:
+def images(height: int, width: int, rows: int = 2) -> Tensor:
     return torch.randn(rows, 3, height, width, generator=torch.Generator().manual_seed(0))
 
 
 def patchwork(height: int, width: int, patch: int = 4) -> Tensor:
-    """A picture whose patches each have one colour."""
-    return pictures(height, width, 1).repeat_interleave(patch, 2).repeat_interleave(patch, 3)
+    """An image whose patches each have one color."""
+    return images(height, width, 1).repeat_interleave(patch, 2).repeat_interleave(patch, 3)
 
 
 @pytest.mark.parametrize("stem", ["linear", "convolutions"])
 @pytest.mark.parametrize("patch", [1, 2, 4, 8])
 @pytest.mark.parametrize("size", [(8, 8), (16, 24), (8, 40)], ids=str)
 def test_there_is_a_position_for_each_patch(size: tuple[int, int], patch: int, stem: str) -> None:
-    hidden = built(patch=patch, stem=stem)(batch_of(pictures(*size)))
+    hidden = built(patch=patch, stem=stem)(batch_of(images(*size)))
     assert hidden.grid == (size[0] // patch, size[1] // patch)
     assert hidden.need("states").shape == (2, size[0] * size[1] // patch**2, 16)
     assert hidden.mask.shape == hidden.need("states").shape[:2]
@@ -61,7 +61,7 @@ def test_there_is_a_position_for_each_patch(size: tuple[int, int], patch: int, s
 def test_a_size_that_patches_do_not_divide_is_brought_to_the_nearest_that_they_do(
     size: tuple[int, int], read: tuple[int, int]
 ) -> None:
-    part, pixels = built(), pictures(*size)
+    part, pixels = built(), images(*size)
     hidden = part(batch_of(pixels))
     resized = part(batch_of(F.interpolate(pixels, read, mode="bilinear", antialias=True)))
     assert hidden.size == size
@@ -69,8 +69,8 @@ def test_a_size_that_patches_do_not_divide_is_brought_to_the_nearest_that_they_d
     assert torch.equal(hidden.need("states"), resized.need("states"))
 
 
-def test_with_learned_positions_a_picture_of_more_patches_than_there_are_places_is_made_smaller() -> None:
-    part, pixels = built(positions="learned", grid=3), pictures(20, 8)
+def test_with_learned_positions_a_image_of_more_patches_than_there_are_places_is_made_smaller() -> None:
+    part, pixels = built(positions="learned", grid=3), images(20, 8)
     hidden = part(batch_of(pixels))
     assert hidden.grid == (3, 2)
     resized = part(batch_of(F.interpolate(pixels, (12, 8), mode="bilinear", antialias=True)))
@@ -79,7 +79,7 @@ def test_with_learned_positions_a_picture_of_more_patches_than_there_are_places_
 
 @pytest.mark.parametrize("stem", ["linear", "convolutions"])
 def test_patches_stand_in_the_order_of_rows_then_columns(stem: str) -> None:
-    part, pixels = built(positions="none", stem=stem), pictures(16, 24, 1)
+    part, pixels = built(positions="none", stem=stem), images(16, 24, 1)
     found = part.stem(pixels).flatten(2)
     near = 0 if stem == "linear" else 1  # convolutions look a little over the edge
     for place in (0, 8, 23):
@@ -92,18 +92,18 @@ def test_patches_stand_in_the_order_of_rows_then_columns(stem: str) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_positions_tell_a_picture_from_its_transpose(positions: str) -> None:
-    picture = patchwork(3, 3)
-    turned = picture.transpose(2, 3)
+def test_positions_tell_a_image_from_its_transpose(positions: str) -> None:
+    image = patchwork(3, 3)
+    turned = image.transpose(2, 3)
     blind, seeing = built(positions="none"), built(positions=positions)
-    one, other = (blind(batch_of(pixels)).need("summary") for pixels in (picture, turned))
+    one, other = (blind(batch_of(pixels)).need("summary") for pixels in (image, turned))
     torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-    one, other = (seeing(batch_of(pixels)).need("summary") for pixels in (picture, turned))
+    one, other = (seeing(batch_of(pixels)).need("summary") for pixels in (image, turned))
     assert (one - other).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_every_place_of_an_empty_picture_is_told_from_every_other(positions: str) -> None:
+def test_every_place_of_an_empty_image_is_told_from_every_other(positions: str) -> None:
     states = built(positions=positions)(batch_of(torch.zeros(1, 3, 12, 20))).need("states")[0]
     distances = torch.cdist(states, states) + torch.eye(15) * 1e3
     assert distances.min() > 1e-2
@@ -119,7 +119,7 @@ PREFIXED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", PREFIXED, ids=str)
 def test_patches_see_the_text_and_the_text_sees_the_patches(settings: dict[str, Any]) -> None:
-    part, pixels = built(prefix=True, **settings), pictures(8, 12)
+    part, pixels = built(prefix=True, **settings), images(8, 12)
     batch = batch_of(pixels, [5, 6, 7])
     states = part(batch).need("states")
     assert states.shape == (2, 6 + 3, 16)
@@ -136,24 +136,24 @@ def test_patches_see_the_text_and_the_text_sees_the_patches(settings: dict[str, 
 
 
 def test_words_in_another_order_are_another_text() -> None:
-    part, pixels = built(prefix=True), pictures(8, 8)
+    part, pixels = built(prefix=True), images(8, 8)
     one, other = (part(batch_of(pixels, words)).need("summary") for words in ([5, 6], [6, 5]))
     assert (one - other).abs().max() > 1e-4
 
 
-def test_a_text_is_told_from_a_picture() -> None:
+def test_a_text_is_told_from_a_image() -> None:
     part = built(prefix=True)
     grown = {name for name, _ in part.named_parameters()} - {name for name, _ in built().named_parameters()}
     assert grown == {"embedding.weight", "kind"}
 
 
 def test_without_a_prefix_tokens_are_not_read() -> None:
-    part, pixels = built(), pictures(8, 8)
+    part, pixels = built(), images(8, 8)
     assert part(batch_of(pixels)).need("states").equal(part(batch_of(pixels, [5, 6])).need("states"))
 
 
 def test_a_row_without_text_is_read_as_in_a_batch_without_any() -> None:
-    part, pixels = built(prefix=True), pictures(8, 8)
+    part, pixels = built(prefix=True), images(8, 8)
     batch = batch_of(pixels, [5, 6])
     half = replace(batch, mask=torch.tensor([[True, True], [False, False]]))
     hidden, bare = part(half), part(batch_of(pixels))
@@ -178,7 +178,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], line: str
 def test_a_stem_of_convolutions_does_not_go_with_accumulated_gradients(
     tmp_path: Path, settings: dict[str, Any], refused: bool
 ) -> None:
-    rows = write_shapes(tmp_path / "pictures", 8)
+    rows = write_shapes(tmp_path / "images", 8)
     recipe = Recipe.of(captioning(rows, "vit", "transformer", encoder=settings, train={"accumulate": 2}))
     if not refused:
         assert train(recipe, tmp_path / "run").steps == 3

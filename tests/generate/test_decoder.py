@@ -157,9 +157,9 @@ def test_one_table_serves_both_parts_and_is_saved_once(
     assert len(tables(apart)) == 2
     output: Any = cast(TextDecoder, model.decoder()).output
     assert (output.weight.data_ptr() in tables(model)) == tied
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model.loss(model.batch(EXAMPLES)).backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
+    optimizer.step()
     assert len(tables(model)) == 1
     model.save_pretrained(tmp_path / "saved")
     with safe_open(tmp_path / "saved" / "model.safetensors", framework="pt") as file:

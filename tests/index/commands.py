@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests import made
 from tests.commands import run
 from tests.conftest import decoder, encoder, small_model, write_jsonl
 from tests.rankers import small_ranker
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 
 TEXTS = list(dict.fromkeys(row["source"] for row in made.numbers(40, seed=5)))

@@ -11,9 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests import made
 from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import bi, poly
 from twofold.index.bounds import Small
@@ -59,8 +59,8 @@ def context_of(codes: str, draw: np.random.Generator, number: int, width: int, s
 
 def candidates_of(kind: str, draw: np.random.Generator, rows: int, width: int) -> Vectors:
     """Vectors of length about 20: in clusters, each several times, or of very different lengths, some of them zero."""
-    centres = draw.normal(size=(rows // 50 + 1, width))
-    vectors = centres[draw.integers(len(centres), size=rows)] + 0.7 * draw.normal(size=(rows, width))
+    centers = draw.normal(size=(rows // 50 + 1, width))
+    vectors = centers[draw.integers(len(centers), size=rows)] + 0.7 * draw.normal(size=(rows, width))
     vectors *= 20 / np.linalg.norm(vectors, axis=1, keepdims=True)
     match kind:
         case "duplicates":

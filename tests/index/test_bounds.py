@@ -94,13 +94,13 @@ def test_bounds_hold_where_nothing_is_lost_in_integers(width: int) -> None:
     # Direction and candidate are whole numbers of steps: no rounding error hides what the difference of squares loses.
     draw = np.random.default_rng(width)
     for _ in range(300):
-        centre = np.zeros(width)
-        centre[0], centre[1] = 32767, draw.integers(1, 12)
-        centre /= np.linalg.norm(centre)
+        center = np.zeros(width)
+        center[0], center[1] = 32767, draw.integers(1, 12)
+        center /= np.linalg.norm(center)
         across = np.zeros(width)
-        across[0], across[1] = -centre[1], centre[0]
+        across[0], across[1] = -center[1], center[0]
         apart = draw.uniform(0.2, 5)
-        groups = np.stack([centre + apart * across, centre - apart * across])[None]
+        groups = np.stack([center + apart * across, center - apart * across])[None]
         check(groups * draw.uniform(0.1, 10), np.eye(width)[:1] * draw.uniform(0.1, 10, size=(30, 1)))
 
 

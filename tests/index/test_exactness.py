@@ -137,7 +137,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "scaled": {"attention": "scaled"},
     "multihead": {"attention": "multihead", "heads": 2},
     "first": {"code_kind": "first", "codes": 8},
-    "unnormalised": {"normalise": "none"},
+    "unnormalized": {"normalize": "none"},
 }
 
 

@@ -132,7 +132,7 @@ def test_and_binds_closer_than_or_and_not_closest(index: Index, where: str, ids:
         ("= 3", "the name of a field is missing before '='"),
         ("3 = year", "the name of a field is missing before 3"),
         ("lang LIKE 3", "is missing before 'LIKE'"),
-        ("colour = 3", "there is no field 'colour'; the fields are"),
+        ("color = 3", "there is no field 'color'; the fields are"),
         ("text = 3", "there is no field 'text'"),
         ("id = 3", "there is no field 'id'"),
         ("key = 3", "there is no field 'key'"),

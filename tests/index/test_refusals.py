@@ -102,7 +102,7 @@ def test_a_model_that_was_moved_is_given_anew(models: Path, tmp_path: Path) -> N
     assert len(ids(answer("search", tmp_path / "index", "one", "--model", tmp_path / "moved"))) == 2
 
 
-@pytest.mark.parametrize("where", ["colour = 1", "third = 1; DROP TABLE candidates", "", "third"])
+@pytest.mark.parametrize("where", ["color = 1", "third = 1; DROP TABLE candidates", "", "third"])
 def test_a_filter_that_cannot_be_used_is_one_line(built: Path, where: str) -> None:
     assert refusal("search", built, "one", "--where", where).startswith("filter: ")
 

@@ -1,4 +1,4 @@
-"""The layers of picture networks compute what they say, whatever their width."""
+"""The layers of image networks compute what they say, whatever their width."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_narrow_way_around_on_large_maps_gives_what_a_convolution_with_a_strid
 
 
 @pytest.mark.parametrize("widths", [(8, 16), (4, 8), (16, 32)])
-def test_a_narrow_block_learns_on_pictures_of_a_usual_size(widths: tuple[int, int]) -> None:
+def test_a_narrow_block_learns_on_images_of_a_usual_size(widths: tuple[int, int]) -> None:
     block = Residual(*widths, "batch", "relu", stride=2)
     block(channels_last(torch.randn(8, widths[0], 64, 64))).sum().backward()
     assert all(one.grad is not None and one.grad.isfinite().all() for one in block.parameters())

@@ -1,4 +1,4 @@
-"""Pictures described: each is read once for all its captions, and a caption that was begun is gone on with."""
+"""Images described: each is read once for all its captions, and a caption that was begun is gone on with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import decoder, encoder, small_picture_model, some_picture
-from tests.pictures import captioning, write_shapes
+from tests.conftest import decoder, encoder, small_image_model, some_image
+from tests.images import captioning, write_shapes
 from twofold.data.batches import Moment
 from twofold.data.tokenizer import TextTokenizer
 from twofold.generate.decoder import TextDecoder
@@ -20,8 +20,8 @@ from twofold.recipe import Recipe
 
 CAPTIONS = ["a b c", "one hundred", "g f e d", "1", "seven hundred and two"]
 EXAMPLES: list[dict[str, Any]] = [
-    {"image": some_picture(seed=1), "captions": CAPTIONS},
-    {"image": some_picture(seed=2), "captions": CAPTIONS[::-1]},
+    {"image": some_image(seed=1), "captions": CAPTIONS},
+    {"image": some_image(seed=2), "captions": CAPTIONS[::-1]},
 ]
 PAIRS = [("convnet", "rnn"), ("convnet", "attention_rnn"), ("vit", "transformer"), ("vit", "attention_rnn")]
 each_pair = pytest.mark.parametrize(("reads", "writes"), PAIRS)
@@ -31,21 +31,21 @@ each_decoder = pytest.mark.parametrize("writes", ["rnn", "attention_rnn", "trans
 def captioner(tokenizer: TextTokenizer, reads: str, writes: str, seed: int = 0, **settings: Any) -> Model:
     """Weights far from each other, so that it has something to say."""
     parts = encoder(reads, dropout=0.0, **settings), decoder(writes, dropout=0.0, tied=False)
-    model = small_picture_model(tokenizer, *parts, seed=seed).eval()
+    model = small_image_model(tokenizer, *parts, seed=seed).eval()
     with torch.no_grad():
         model.decoder().get_parameter("output.weight").mul_(8.0)
     return model
 
 
 def rows_read(model: Model) -> list[int]:
-    """How many pictures were read each time."""
+    """How many images were read each time."""
     found: list[int] = []
     model.encoder.register_forward_hook(lambda _, given, __: found.append(len(given[0])))
     return found
 
 
 @each_pair
-def test_a_picture_is_read_once_for_its_five_captions(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
+def test_a_image_is_read_once_for_its_five_captions(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     model = captioner(tokenizer, reads, writes)
     seen, batch = rows_read(model), model.batch(EXAMPLES)
     target = batch.targets["main"]
@@ -65,7 +65,7 @@ def test_a_picture_is_read_once_for_its_five_captions(tokenizer: TextTokenizer, 
 
 
 def test_also_in_a_training(tmp_path: Path) -> None:
-    recipe = Recipe.of(captioning(write_shapes(tmp_path / "pictures", 6)))
+    recipe = Recipe.of(captioning(write_shapes(tmp_path / "images", 6)))
     model = recipe.model(tmp_path / "tokenizers")
     assert isinstance(model, Model)
     cache = recipe.cache(model)
@@ -76,7 +76,7 @@ def test_also_in_a_training(tmp_path: Path) -> None:
     assert len(batch.targets["main"].tokens) == 8
 
 
-def test_a_picture_without_captions_of_its_own_takes_none_of_another(tokenizer: TextTokenizer) -> None:
+def test_a_image_without_captions_of_its_own_takes_none_of_another(tokenizer: TextTokenizer) -> None:
     model = captioner(tokenizer, "convnet", "attention_rnn")
     one, two = EXAMPLES
     right = model.losses(model.batch([one, {**two, "captions": ["삼백"]}]))["main"].sum
@@ -86,13 +86,13 @@ def test_a_picture_without_captions_of_its_own_takes_none_of_another(tokenizer: 
     assert abs((wrong - right).item()) > 1e-3
 
 
-def greedily(model: Model, picture: Any, limit: int) -> tuple[list[int], float]:
+def greedily(model: Model, image: Any, limit: int) -> tuple[list[int], float]:
     """The likeliest token after the likeliest ones, each time from the start."""
     part = model.decoder()
     assert isinstance(part, TextDecoder)
     tokens, score = [part.vocabulary.start], 0.0
     with torch.no_grad():
-        hidden = model.encoder(model.batch([{"image": picture}], targets=False))
+        hidden = model.encoder(model.batch([{"image": image}], targets=False))
         while len(tokens) <= limit and tokens[-1] != part.vocabulary.end:
             given = torch.tensor([tokens])
             features = part.teach(hidden, given, torch.ones_like(given).bool(), 0.0)
@@ -105,10 +105,10 @@ def greedily(model: Model, picture: Any, limit: int) -> tuple[list[int], float]:
 @each_pair
 def test_a_beam_of_one_is_greedy(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     model = captioner(tokenizer, reads, writes)
-    pictures, options = [some_picture(seed=number) for number in range(4)], GenerateOptions(beam=1, max_length=7)
-    found = model.predict(pictures, options)
-    for picture, prediction in zip(pictures, found, strict=True):
-        tokens, score = greedily(model, picture, 7)
+    images, options = [some_image(seed=number) for number in range(4)], GenerateOptions(beam=1, max_length=7)
+    found = model.predict(images, options)
+    for image, prediction in zip(images, found, strict=True):
+        tokens, score = greedily(model, image, 7)
         assert prediction.output == tokenizer.decode(tokens)
         assert prediction.score == pytest.approx(score, abs=1e-4)
     assert len({prediction.score for prediction in found}) == 4
@@ -118,7 +118,7 @@ def test_a_beam_of_one_is_greedy(tokenizer: TextTokenizer, reads: str, writes: s
 def test_a_wider_beam_gives_other_captions_best_first(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     model = captioner(tokenizer, reads, writes)
     options = GenerateOptions(beam=4, n_best=3, max_length=5, length_penalty=0.0)
-    for prediction in model.predict([some_picture(seed=number) for number in range(3)], options):
+    for prediction in model.predict([some_image(seed=number) for number in range(3)], options):
         scores = [prediction.score, *(score for _, score in prediction.alternatives)]
         assert len(scores) == 3
         assert scores == sorted(scores, reverse=True)
@@ -128,15 +128,15 @@ def test_a_wider_beam_gives_other_captions_best_first(tokenizer: TextTokenizer, 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_caption_that_was_begun_is_gone_on_with(tokenizer: TextTokenizer, writes: str, beam: int) -> None:
     model, options = captioner(tokenizer, "vit", writes, prefix=True), GenerateOptions(beam=beam, max_length=6)
-    pictures = [some_picture(seed=1), some_picture(6, 5, seed=2)]
-    free = model.predict(pictures, options)
+    images = [some_image(seed=1), some_image(6, 5, seed=2)]
+    free = model.predict(images, options)
     for prefix in ("one hundred and", "g f", "삼백"):
-        begun = model.predict(pictures, options, prefix=prefix)
+        begun = model.predict(images, options, prefix=prefix)
         assert all(prediction.output.startswith(prefix) for prediction in begun)
         assert all(len(prediction.output) > len(prefix) for prediction in begun)
         assert [one.score for one in begun] != [one.score for one in free]
         if beam == 1:
-            assert ["".join(model.stream(one, options, prefix=prefix)) for one in pictures] == [
+            assert ["".join(model.stream(one, options, prefix=prefix)) for one in images] == [
                 prediction.output for prediction in begun
             ]
 
@@ -145,21 +145,21 @@ def test_a_caption_that_is_whole_already_stays_as_it_is(tokenizer: TextTokenizer
     model = captioner(tokenizer, "vit", "attention_rnn", prefix=True)
     with torch.no_grad():
         model.decoder().get_parameter("output.bias")[tokenizer.end] = 1e4
-    assert model.predict([some_picture()], prefix="one hundred")[0].output == "one hundred"
-    assert "".join(model.stream(some_picture(), prefix="one hundred")) == "one hundred"
-    assert "".join(model.stream(some_picture())) == model.predict([some_picture()])[0].output == ""
+    assert model.predict([some_image()], prefix="one hundred")[0].output == "one hundred"
+    assert "".join(model.stream(some_image(), prefix="one hundred")) == "one hundred"
+    assert "".join(model.stream(some_image())) == model.predict([some_image()])[0].output == ""
 
 
 def test_a_beginning_that_is_too_long_is_cut_with_a_word(tokenizer: TextTokenizer) -> None:
     model = captioner(tokenizer, "vit", "attention_rnn", prefix=True)
     with pytest.warns(UserWarning, match="longer than 30 tokens"):
-        model.predict([some_picture()], GenerateOptions(max_length=2), prefix="a b c d e f g " * 10)
+        model.predict([some_image()], GenerateOptions(max_length=2), prefix="a b c d e f g " * 10)
 
 
 @pytest.mark.parametrize(("reads", "writes"), [("convnet", "attention_rnn"), ("vit", "transformer")])
-def test_where_a_caption_looks_is_shown_over_the_picture(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
+def test_where_a_caption_looks_is_shown_over_the_image(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     model = captioner(tokenizer, reads, writes)
-    looked = model.attention(some_picture(16, 24), "one hundred")
+    looked = model.attention(some_image(16, 24), "one hundred")
     assert looked.source == []
     assert looked.weights.shape == (len(looked.written), *((2, 3) if reads == "convnet" else (4, 6)))
     np.testing.assert_allclose(looked.weights.sum((1, 2)), 1.0, rtol=1e-5)

@@ -19,8 +19,8 @@ from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.words import MOST_TREE_WORDS
 from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
 from twofold.layers.windows import read_windows
+from twofold.metrics import evaluate
 from twofold.model import Model
 from twofold.results import Tree
 from twofold.types import Batch, Encoder, Hidden
@@ -156,8 +156,8 @@ def test_an_evaluation_counts_every_word_of_a_long_sentence(tokenizer: TextToken
 
 @pytest.mark.usefixtures("unheard")
 def test_a_label_beside_tags_is_told_from_the_whole_sentence(tokenizer: TextTokenizer) -> None:
-    for reduction in ("mean", "summary", "first", "max", "attention"):
-        parts = without_dropout(encoder("transformer")), decoder("tags"), decoder("label", reduction=reduction)
+    for pooling in ("mean", "summary", "first", "max", "attention"):
+        parts = without_dropout(encoder("transformer")), decoder("tags"), decoder("label", pooling=pooling)
         model = small_model(tokenizer, *parts, frame=True)
         row = Row("rows:1", {"source": LONG, "tags": ["O"] * len(LONG), "label": "few"})
         assert model.predict([LONG], decoder="main1")[0].output in ("few", "many")

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from tests.conftest import decoder, encoder, small_model, small_picture_model, some_picture
+from tests.conftest import decoder, encoder, small_image_model, small_model, some_image
 from tests.rankers import PAIRS, small_ranker
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
+from twofold.metrics import evaluate
 from twofold.model import Model, Ranker
 from twofold.model.load import load
 
@@ -75,8 +75,8 @@ def test_no_text_comes_of_damaged_weights(
 
 @pytest.mark.parametrize("part", ["encoder", "decoders"])
 def test_no_mask_comes_of_damaged_weights(part: str, tokenizer: TextTokenizer) -> None:
-    model = small_picture_model(tokenizer, encoder("convnet"), decoder("unet"))
-    refuses(lambda: damaged(model, part).predict([some_picture()]))
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"))
+    refuses(lambda: damaged(model, part).predict([some_image()]))
 
 
 @pytest.mark.parametrize("kind", ["bi", "poly", "cross"])

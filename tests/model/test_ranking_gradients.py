@@ -19,10 +19,10 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker, RankingLoss
 
 RANKERS = {
-    "bi": decoder("bi", reduction="attention", normalise="candidates"),
+    "bi": decoder("bi", pooling="attention", normalize="candidates"),
     "poly": decoder("poly"),
     "poly-first": decoder("poly", code_kind="first", codes=4, output_scale=2.0),
-    "poly-multihead": decoder("poly", attention="multihead", heads=2, normalise="none"),
+    "poly-multihead": decoder("poly", attention="multihead", heads=2, normalize="none"),
     "cross": decoder("cross", output_scale=2.0),
 }
 TEACHERS = {

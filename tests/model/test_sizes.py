@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.conftest import decoder, encoder, small_model, small_picture_model
+from tests.conftest import decoder, encoder, small_image_model, small_model
 from tests.encoders.tiny_backbones import save
 from tests.rankers import small_ranker
 from twofold.data.tokenizer import TextTokenizer
@@ -60,7 +60,7 @@ MAKE: dict[str, Callable[[TextTokenizer], Any]] = {
     "texts": lambda t: small_model(t, encoder("transformer"), decoder("transformer")),
     "rnn": lambda t: small_model(t, encoder("rnn"), decoder("label")),
     "backbone": lambda t: small_ranker(t, encoder("pretrained"), decoder("poly")),
-    "pictures": lambda t: small_picture_model(t, encoder("vit"), decoder("attention_rnn")),
+    "images": lambda t: small_image_model(t, encoder("vit"), decoder("attention_rnn")),
 }
 
 
@@ -88,8 +88,8 @@ def models(tokenizer: TextTokenizer, tmp_path_factory: pytest.TempPathFactory) -
         ("backbone", "encoder.architecture.hidden_size"),
         ("backbone", "encoder.architecture.vocab_size"),
         ("backbone", "decoder.codes"),
-        ("pictures", "encoder.width"),
-        ("pictures", "encoder.patch"),
+        ("images", "encoder.width"),
+        ("images", "encoder.patch"),
     ],
 )
 def test_a_size_that_is_not_that_of_the_weights_is_refused(

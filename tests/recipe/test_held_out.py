@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.conftest import SMALL, small_recipe, some_picture, write_jsonl
-from twofold.data import made
+from tests import made
+from tests.conftest import SMALL, small_recipe, some_image, write_jsonl
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
-from twofold.recipe_file import read_yaml
+from twofold.recipe.file import read_yaml
 
 TINY = [
     "encoder={kind: transformer, width: 16, layers: 1, heads: 2}",
@@ -35,7 +35,7 @@ def recipe_of(kind: str, folder: Path, held_out: int) -> dict[str, Any]:
         content = small_recipe(own_pairs(folder), "transformer", "bi")
         return {**content, "data": {"train": own_pairs(folder), "held_out": held_out}, "train": {"max_steps": 1}}
     for number in range(10):
-        Image.fromarray(some_picture(8, 8, number)).save(folder / f"{number}.png")
+        Image.fromarray(some_image(8, 8, number)).save(folder / f"{number}.png")
     rows = [{"image": f"{number}.png", "label": "ab"[number % 2]} for number in range(10)]
     return {
         "data": {"train": write_jsonl(folder / "rows.jsonl", rows), "target": "label", "held_out": held_out // 4},
@@ -45,7 +45,7 @@ def recipe_of(kind: str, folder: Path, held_out: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["text", "ranking", "pictures"])
+@pytest.mark.parametrize("kind", ["text", "ranking", "images"])
 def test_more_rows_to_judge_by_than_to_learn_from_are_a_warning(tmp_path: Path, kind: str) -> None:
     with pytest.warns(UserWarning, match=r"rows are held out to judge by and only \d+ are learned from; lower"):
         train(Recipe.of(recipe_of(kind, tmp_path, 28)), tmp_path / "many")

@@ -35,7 +35,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("rank_own", "rows.txt", "a text file has nothing else, a jsonl, tsv or csv file has columns"),
         ("translate", "rows.jsonl", "no 'de' here; this row has a, b: name your column with data.source=..."),
         ("pretrain_words", "rows.jsonl", "no 'context' here; this row has a, b: name your column with data.source=..."),
-        ("caption", "rows.jsonl", "data.pictures=... of your own (data.pictures=null leaves it out)"),
+        ("caption", "rows.jsonl", "data.images=... of your own (data.images=null leaves it out)"),
         ("rank_convai2", "pairs.jsonl", "data.dev=... of your own (data.dev=null leaves it out)"),
     ],
 )

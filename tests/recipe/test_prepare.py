@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests import made
 from tests.conftest import decoder, encoder, small_model, write_jsonl
 from tests.rankers import small_ranker
 from tests.recipe.tasks import recipe, write_pairs
-from twofold.data import made
 from twofold.data.ranking import text_key
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError

@@ -22,13 +22,13 @@ from twofold.data.files import Row
 from twofold.data.ranking import RankingReader
 from twofold.encoders import pretrained
 from twofold.errors import TwofoldError
-from twofold.evaluation.ranking import questions
+from twofold.metrics.ranking import questions
 from twofold.model import Ranker
 from twofold.recipe import RankingRecipe, Recipe, train
-from twofold.recipe_file import recipe_folder, to_yaml
+from twofold.recipe.file import recipe_folder, to_yaml
 from twofold.training.config import RankingTrainConfig
 from twofold.training.loop import Trainer
-from twofold.training.optimise import learning_rate
+from twofold.training.optimizer import learning_rate
 
 KINDS = ["bi", "poly", "cross"]
 
@@ -85,9 +85,9 @@ def test_rows_that_another_has_learned_from_can_be_left_out(tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_compares_can_tell_the_hardest_wrong_candidates(tmp_path: Path, kind: str) -> None:
     with pytest.raises(
-        TwofoldError, match=r"train.hardest goes by the comparison of a cross-encoder: set decoder.compare"
+        TwofoldError, match=r"train.hard_negatives goes by the comparison of a cross-encoder: set decoder.compare"
     ):
-        Recipe.of(recipe(write_pairs(tmp_path, 20), kind, train={"hardest": True}))
+        Recipe.of(recipe(write_pairs(tmp_path, 20), kind, train={"hard_negatives": True}))
 
 
 def test_a_cross_encoder_learns_from_rows_of_candidates(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def losses(folder: Path) -> list[str]:
 def test_a_training_that_was_stopped_goes_on_with_the_same_losses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    settings = {"max_steps": 12, "accumulate": 2, "average": 0.9, "evaluate_every": 4, "memory_tokens": 60}
-    more = {"chunk_tokens": 40, "negatives": 3, "rates": {"decoders": 3.0}}
+    settings = {"max_steps": 12, "accumulate": 2, "ema": 0.9, "evaluate_every": 4, "memory_tokens": 60}
+    more = {"chunk_tokens": 40, "negatives": 3, "learning_rate_multipliers": {"decoders": 3.0}}
     content = recipe(
         write_pairs(tmp_path), kind, data={"held_out": 20}, encoder={"dropout": 0.2}, train={**settings, **more}
     )
@@ -197,7 +197,9 @@ def test_the_warm_up_takes_2000_steps_or_a_tenth_of_all_whichever_is_less() -> N
 
 @pytest.mark.parametrize("rates", [{}, {"decoders.main.codes": 50.0}], ids=["one-rate", "several"])
 def test_the_log_tells_the_rate_of_the_schedule(tmp_path: Path, rates: dict[str, float]) -> None:
-    content = recipe(write_pairs(tmp_path, 64), "poly", train={"epochs": 10, "max_steps": None, "rates": rates})
+    content = recipe(
+        write_pairs(tmp_path, 64), "poly", train={"epochs": 10, "max_steps": None, "learning_rate_multipliers": rates}
+    )
     train(Recipe.of(content), tmp_path / "run")
     found = [line["learning_rate"] for line in read_log(tmp_path / "run") if "learning_rate" in line]
     assert len(found) == 40
@@ -221,12 +223,16 @@ def moved(folder: Path, name: str, **settings: Any) -> dict[str, float]:
 def test_rates_multiply_those_of_the_parameters_they_name(tmp_path: Path) -> None:
     plain = moved(tmp_path, "plain")
     assert plain["decoders.main.codes"] == pytest.approx(1e-3, rel=1e-2)
-    found = moved(tmp_path, "rates", rates={"decoders": 20.0, "decoders.main.codes": 50.0, "encoder": 0.0})
+    found = moved(
+        tmp_path,
+        "learning_rate_multipliers",
+        learning_rate_multipliers={"decoders": 20.0, "decoders.main.codes": 50.0, "encoder": 0.0},
+    )
     assert found["decoders.main.codes"] == pytest.approx(50e-3, rel=1e-2)
     assert found["decoders.main.vector.log_scale"] == pytest.approx(20e-3, rel=1e-2)
     assert {value for name, value in found.items() if name.startswith("encoder.")} == {0.0}
-    with pytest.raises(TwofoldError, match=r"train.rates: no parameter's name begins with 'decoder.codes'"):
-        moved(tmp_path, "none", rates={"decoder.codes": 2.0})
+    with pytest.raises(TwofoldError, match=r"no parameter's name begins with 'decoder.codes'"):
+        moved(tmp_path, "none", learning_rate_multipliers={"decoder.codes": 2.0})
 
 
 def test_some_rows_may_be_drawn_and_none_of_them_is_judged_by(tmp_path: Path) -> None:

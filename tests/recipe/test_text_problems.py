@@ -17,12 +17,12 @@ from tests import texts
 from tests.conftest import write_jsonl
 from tests.recipe.tasks import read_log
 from tests.texts import (
-    COLOURS,
+    COLORS,
     FILL,
     KINDS,
     chained,
-    coloured,
-    colourful,
+    colored,
+    colorful,
     overlapping,
     recipe,
     repeated,
@@ -39,8 +39,8 @@ from twofold.training.loop import Trainer
 
 TREE = {"kind": "tree", "width": 16, "relation_width": 8, "dropout": 0.0}
 TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
-    "one": (coloured, {"source": "text", "target": "label"}, {"kind": "label"}, 60),
-    "many": (colourful, {"source": "text", "target": "label"}, {"kind": "label", "answers": "many"}, 60),
+    "one": (colored, {"source": "text", "target": "label"}, {"kind": "label"}, 60),
+    "many": (colorful, {"source": "text", "target": "label"}, {"kind": "label", "answers": "many"}, 60),
     "number": (
         overlapping,
         {"source": ["one", "other"], "target": "score"},
@@ -92,7 +92,7 @@ def test_a_label_is_learned_from_a_single_word(tmp_path: Path) -> None:
     run, dev = trained("one", tmp_path)
     report = twofold.evaluate(run, dev)
     assert report.metrics["accuracy"] == report.metrics["macro_f1"] == report.metrics["matthews"] == 1.0
-    assert [line["label"] for line in report.tables["labels"]] == sorted(COLOURS)
+    assert [line["label"] for line in report.tables["labels"]] == sorted(COLORS)
     assert sum(line["rows"] for line in report.tables["labels"]) == report.examples == 60
     assert answers_again(run, ["the old red boat", "blue people", "green"]) == ["red", "blue", "green"]
 
@@ -166,16 +166,16 @@ def test_a_tree_whose_words_hang_from_the_one_before_is_learned(tmp_path: Path) 
     assert metrics["las"] > 0.95
     assert metrics["whole_trees"] > 0.8
     (found,) = answers_again(run, [["the", "red", "boat"]])
-    assert (found.heads, found.relations) == ((0, 1, 2), ("root", "colour", "low"))
+    assert (found.heads, found.relations) == ((0, 1, 2), ("root", "color", "low"))
 
 
 def both(draw: random.Random) -> dict[str, Any]:
     row = tagged(draw)
-    return {**row, "label": next(word for word in row["words"] if word in COLOURS)}
+    return {**row, "label": next(word for word in row["words"] if word in COLORS)}
 
 
 SEVERAL = {
-    "colour": {"kind": "label", "target": "label"},
+    "color": {"kind": "label", "target": "label"},
     "kinds": {"kind": "tags", "target": "tags", "weight": 0.5},
 }
 
@@ -185,21 +185,21 @@ def test_two_decoders_learn_over_one_encoder(tmp_path: Path) -> None:
     settings = {"max_steps": 60, "best": "kinds.loss", "evaluate_every": 20}
     train(Recipe.of(recipe(rows, {"source": "words", "dev": dev}, SEVERAL, **settings)), tmp_path / "run")
     lines = read_log(tmp_path / "run")
-    assert lines[-2].keys() >= {"loss", "loss_colour", "loss_kinds"}
-    assert lines[-2]["loss"] == pytest.approx(lines[-2]["loss_colour"] + 0.5 * lines[-2]["loss_kinds"])
+    assert lines[-2].keys() >= {"loss", "loss_color", "loss_kinds"}
+    assert lines[-2]["loss"] == pytest.approx(lines[-2]["loss_color"] + 0.5 * lines[-2]["loss_kinds"])
     losses = [line["dev_kinds.loss"] for line in lines if "dev_kinds.loss" in line]
     metrics = twofold.evaluate(tmp_path / "run", dev).metrics
     assert metrics["kinds.loss"] == pytest.approx(min(losses), rel=1e-4)  # the best one is the lowest
     assert losses[0] > 2 * min(losses)
-    assert metrics["loss"] == pytest.approx(metrics["colour.loss"] + 0.5 * metrics["kinds.loss"])
-    assert metrics["colour.accuracy"] > 0.95
+    assert metrics["loss"] == pytest.approx(metrics["color.loss"] + 0.5 * metrics["kinds.loss"])
+    assert metrics["color.accuracy"] > 0.95
     assert metrics["kinds.accuracy"] > 0.95
-    assert twofold.evaluate(tmp_path / "run", dev, decoder="colour").metrics["accuracy"] == metrics["colour.accuracy"]
+    assert twofold.evaluate(tmp_path / "run", dev, decoder="color").metrics["accuracy"] == metrics["color.accuracy"]
     alone = write_jsonl(tmp_path / "alone.jsonl", [{"words": "the red boat", "label": "red"}])
-    assert twofold.evaluate(tmp_path / "run", alone, decoder="colour").metrics["accuracy"] == 1.0
+    assert twofold.evaluate(tmp_path / "run", alone, decoder="color").metrics["accuracy"] == 1.0
     model = twofold.load(tmp_path / "run", "cpu")
     assert model.predict(["the red boat"])[0].output == "red"
-    assert model.predict(["the red boat"], decoder="kinds")[0].output.tags == ("low", "colour", "low")
+    assert model.predict(["the red boat"], decoder="kinds")[0].output.tags == ("low", "color", "low")
 
 
 class Interrupted:
@@ -233,7 +233,7 @@ def weights_after(made: Recipe, folder: Path, stop: int | None) -> dict[str, tor
 
 @pytest.mark.parametrize("kind", ["tags", "tree", "pretraining", "denoising"])
 def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, kind: str) -> None:
-    settings: dict[str, Any] = {"max_steps": 8, "batch_rows": 4, "average": 0.5, "freeze": "gradual", "thawed_by": 0.8}
+    settings: dict[str, Any] = {"max_steps": 8, "batch_rows": 4, "ema": 0.5, "freeze": "gradual", "unfrozen_by": 0.8}
     if kind in TASKS:
         make, data, writes, _ = TASKS[kind]
     elif kind == "pretraining":
@@ -279,8 +279,8 @@ def test_only_the_labels_of_two_texts_are_read_apart(data: dict[str, Any], write
 
 def test_two_texts_that_are_read_apart_have_no_first_token() -> None:
     _, data, writes, _ = TASKS["apart"]
-    with pytest.raises(TwofoldError, match=r"^apart: two texts .* no first token in common; reduction: mean"):
-        Recipe.of(recipe("none", data, {**writes, "reduction": "first"}))
+    with pytest.raises(TwofoldError, match=r"^apart: two texts .* no first token in common; pooling: mean"):
+        Recipe.of(recipe("none", data, {**writes, "pooling": "first"}))
 
 
 def test_a_long_sentence_that_is_held_out_is_judged_in_windows(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 import twofold
 from tests.encoders.tiny_backbones import save
-from tests.pictures import COLOURS, segmenting, shape, squares_files, write_files, write_shapes
+from tests.images import COLORS, segmenting, shape, squares_files, write_files, write_shapes
 from tests.recipe import tasks
-from tests.texts import FILL, READS, coloured, recipe, tagged, write
+from tests.texts import FILL, READS, colored, recipe, tagged, write
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Learner, Model
@@ -61,7 +61,7 @@ def tokenizer_of(model: Any) -> TextTokenizer:
 
 
 def test_a_pretrained_folder_as_the_encoder_is_the_same_as_to_start_from_it(tmp_path: Path, pretrained: Path) -> None:
-    rows, (data, writes) = write(tmp_path, coloured, 30), LABEL
+    rows, (data, writes) = write(tmp_path, colored, 30), LABEL
     plain = recipe(rows, data, writes, max_steps=2)
     by_folder = {**plain, "encoder": str(pretrained)}
     by_start = {**plain, "start": str(pretrained)}
@@ -80,12 +80,12 @@ def test_a_pretrained_folder_as_the_encoder_is_the_same_as_to_start_from_it(tmp_
 
 
 def test_what_was_learned_before_is_there_at_the_first_step(tmp_path: Path) -> None:
-    rows, (data, writes) = write(tmp_path, coloured), LABEL
+    rows, (data, writes) = write(tmp_path, colored), LABEL
     train(Recipe.of(recipe(rows, data, writes, max_steps=60)), tmp_path / "first")
     again = recipe(rows, data, writes, max_steps=15, freeze="encoder", learning_rate=3e-2)
     train(Recipe.of({**again, "encoder": str(tmp_path / "first")}), tmp_path / "known")
     train(Recipe.of(again), tmp_path / "unknown")
-    dev = write(tmp_path, coloured, 60, 2, "dev")
+    dev = write(tmp_path, colored, 60, 2, "dev")
     known, unknown = (twofold.evaluate(tmp_path / name, dev).metrics["accuracy"] for name in ("known", "unknown"))
     assert known > 0.95 > unknown + 0.1
 
@@ -94,7 +94,7 @@ def test_what_was_learned_before_is_there_at_the_first_step(tmp_path: Path) -> N
 def test_weights_that_do_not_fit_are_named_with_both_shapes(
     tmp_path: Path, pretrained: Path, change: dict[str, Any]
 ) -> None:
-    rows, (data, writes) = write(tmp_path, coloured, 30), LABEL
+    rows, (data, writes) = write(tmp_path, colored, 30), LABEL
     content = recipe(rows, data, writes, max_steps=2)
     content |= {"start": str(pretrained), "encoder": {**READS, **change}}
     with pytest.raises(TwofoldError) as caught:
@@ -114,7 +114,7 @@ def test_weights_that_do_not_fit_are_named_with_both_shapes(
 
 
 def test_weights_that_do_not_fit_stay_as_they_are_where_that_is_asked_for(tmp_path: Path, pretrained: Path) -> None:
-    rows, (data, writes) = write(tmp_path, coloured, 30), LABEL
+    rows, (data, writes) = write(tmp_path, colored, 30), LABEL
     content = recipe(rows, data, writes, max_steps=2)
     content |= {"encoder": {**READS, "layers": 3}, "start": str(pretrained), "start_anyway": True}
     with pytest.warns(UserWarning, match=r"does not fit in all; left out: encoder\.blocks\.2\.\S+ \(.*not there"):
@@ -132,7 +132,7 @@ def test_weights_that_do_not_fit_stay_as_they_are_where_that_is_asked_for(tmp_pa
 
 def test_a_backbone_keeps_its_own_tokens_where_other_weights_need_not_fit(tmp_path: Path, pretrained: Path) -> None:
     folder = save("bert", tmp_path / "bert")
-    content = recipe(write(tmp_path, coloured, 20), *LABEL, max_steps=2)
+    content = recipe(write(tmp_path, colored, 20), *LABEL, max_steps=2)
     content |= {"encoder": str(folder)}  # a folder of transformers is an encoder too
     own = tokenizer_of(begun(content, tmp_path / "own")).fingerprint()
     content |= {"encoder": {"kind": "pretrained", "name": str(folder)}, "start": str(pretrained)}
@@ -144,7 +144,7 @@ def test_a_backbone_keeps_its_own_tokens_where_other_weights_need_not_fit(tmp_pa
 
 
 def test_the_decoders_of_the_other_model_are_not_taken(tmp_path: Path) -> None:
-    rows, (data, writes) = write(tmp_path, coloured, 30), LABEL
+    rows, (data, writes) = write(tmp_path, colored, 30), LABEL
     train(Recipe.of(recipe(rows, data, writes, max_steps=3)), tmp_path / "first")
     plain = recipe(rows, data, writes, max_steps=2)
     one = begun({**plain, "start": str(tmp_path / "first")}, tmp_path / "a")
@@ -176,20 +176,20 @@ def test_a_rankers_encoder_serves_a_tagger(tmp_path: Path) -> None:
     train(Recipe.of(content), tmp_path / "run")
 
 
-def write_colours(folder: Path, rows: int, first: int = 0) -> Path:
-    """Pictures of shapes, and a table with the colour of each."""
+def write_colors(folder: Path, rows: int, first: int = 0) -> Path:
+    """Images of shapes, and a table with the color of each."""
     table = write_shapes(folder, rows, first)
-    lines = [f"{number:03}.png\t{list(COLOURS)[number % len(COLOURS)]}" for number in range(first, first + rows)]
-    table.write_text("\n".join(["image\tcolour", *lines]) + "\n")
+    lines = [f"{number:03}.png\t{list(COLORS)[number % len(COLORS)]}" for number in range(first, first + rows)]
+    table.write_text("\n".join(["image\tcolor", *lines]) + "\n")
     return table
 
 
-def test_what_tells_colours_of_pictures_helps_to_paint_them(tmp_path: Path) -> None:
-    table = write_colours(tmp_path / "colours", 64)
-    content = segmenting(table, data={"target": "colour", "classes": []}, decoder={"kind": "label"})
+def test_what_tells_colors_of_images_helps_to_paint_them(tmp_path: Path) -> None:
+    table = write_colors(tmp_path / "colors", 64)
+    content = segmenting(table, data={"target": "color", "classes": []}, decoder={"kind": "label"})
     content["train"] |= {"max_steps": 60, "batch_rows": 16, "learning_rate": 1e-2}
     train(Recipe.of(content), tmp_path / "labels")
-    dev = write_colours(tmp_path / "dev", 24, 500)
+    dev = write_colors(tmp_path / "dev", 24, 500)
     assert twofold.evaluate(tmp_path / "labels", str(dev)).metrics["accuracy"] > 0.9
     model = twofold.load(tmp_path / "labels", "cpu")
     found = model.predict([shape(seed)[0] for seed in range(600, 608)])
@@ -203,7 +203,7 @@ def test_what_tells_colours_of_pictures_helps_to_paint_them(tmp_path: Path) -> N
 
 def test_a_backbone_that_was_trained_on_needs_its_first_folder_no_more(tmp_path: Path) -> None:
     folder = save("bert", tmp_path / "bert")
-    rows, (data, writes) = write(tmp_path, coloured, 20), LABEL
+    rows, (data, writes) = write(tmp_path, colored, 20), LABEL
     content = recipe(rows, data, writes, max_steps=2)
     train(Recipe.of({**content, "encoder": {"kind": "pretrained", "name": str(folder)}}), tmp_path / "first")
     folder.rename(tmp_path / "moved")
@@ -219,7 +219,7 @@ def test_one_table_for_both_sides_needs_one_vocabulary(tmp_path: Path, pretraine
     size = len(tokenizer_of(twofold.load(pretrained, "cpu")))
     writes = {"kind": "transformer", "width": 32, "layers": 1, "heads": 2}
     data = {"source": "text", "target": "text", "max_source": 60}
-    content = recipe(write(tmp_path, coloured), data, writes, max_steps=2)
+    content = recipe(write(tmp_path, colored), data, writes, max_steps=2)
     content |= {"tie_embeddings": True, "tokenizer": {"size": size}}
     train(Recipe.of(content), tmp_path / "alone")
     assert len(tokenizer_of(twofold.load(tmp_path / "alone", "cpu"))) == size  # as many tokens, but others
@@ -237,7 +237,7 @@ def test_one_table_for_both_sides_needs_one_vocabulary(tmp_path: Path, pretraine
 )
 @pytest.mark.usefixtures("pretrained")
 def test_a_folder_that_cannot_be_started_from_is_named(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    rows, (data, writes) = write(tmp_path, coloured, 20), LABEL
+    rows, (data, writes) = write(tmp_path, colored, 20), LABEL
     filled = {name: value.format(here=tmp_path) for name, value in changes.items()}
     with pytest.raises(TwofoldError) as caught:
         train(Recipe.of({**recipe(rows, data, writes), **filled}), tmp_path / "run")

@@ -19,7 +19,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.model import RankingLoss
 from twofold.recipe import Recipe, train
 from twofold.training import processes
-from twofold.training.optimise import add_up_gradients
+from twofold.training.optimizer import add_up_gradients
 
 
 @dataclass(frozen=True)

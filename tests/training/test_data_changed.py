@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests import made
 from tests.cli.test_bad_input import flipped, refusal, removed
-from tests.conftest import SMALL, small_recipe, some_picture, write_jsonl
-from twofold.data import made
+from tests.conftest import SMALL, small_recipe, some_image, write_jsonl
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 
 ROWS = made.numbers(40, seed=9)
 
@@ -63,7 +63,7 @@ def test_a_changed_image_is_noticed_and_a_touched_one_is_the_same(tmp_path: Path
     for number in range(6):
         path = tmp_path / "data" / "images" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(some_picture(8, 8, number)).save(path)
+        Image.fromarray(some_image(8, 8, number)).save(path)
     rows = [{"image": f"images/{number}.png", "label": "ab"[number % 2]} for number in range(6)]
     table_path = write_jsonl(tmp_path / "data" / "rows.jsonl", rows)
     content = {
@@ -78,12 +78,12 @@ def test_a_changed_image_is_noticed_and_a_touched_one_is_the_same(tmp_path: Path
         for number in range(6):
             mask = tmp_path / "data" / "masks" / f"{number}.png"
             mask.parent.mkdir(exist_ok=True)
-            Image.fromarray(some_picture(8, 8, number)[:, :, 0] % 2).save(mask)
+            Image.fromarray(some_image(8, 8, number)[:, :, 0] % 2).save(mask)
     train(Recipe.of(content), tmp_path / "run")
     image = tmp_path / "data" / "images" / "3.png"
     os.utime(image, (1, 1))
     assert resumed(content, tmp_path, 3) == 3
-    Image.fromarray(some_picture(8, 8, 99)).save(image)
+    Image.fromarray(some_image(8, 8, 99)).save(image)
     with pytest.raises(TwofoldError, match=r"\((images of )?data.train\): changed since"):
         resumed(content, tmp_path, 4)
 

@@ -11,15 +11,15 @@ from torch import Tensor
 
 import twofold
 from tests.encoders.tiny_backbones import save
-from tests.pictures import captioning, segmenting, squares_files, write_files, write_shapes
+from tests.images import captioning, segmenting, squares_files, write_files, write_shapes
 from tests.recipe import tasks
-from tests.texts import coloured, recipe, write
+from tests.texts import colored, recipe, write
 from twofold.data.batches import Moment
 from twofold.errors import TwofoldError
 from twofold.model import Learner
 from twofold.recipe import Recipe, train
 from twofold.training.loop import Trainer
-from twofold.training.optimise import Freezing
+from twofold.training.optimizer import Freezing
 
 LABEL = ({"source": "text", "target": "label"}, {"kind": "label"})
 CONVNET = {"kind": "text_convnet", "embedding": 12, "channels": 8, "orders": [2, 3], "width": 10, "bottleneck": 16}
@@ -41,7 +41,7 @@ def trainer_of(content: dict[str, Any], folder: Path) -> Trainer:
 def labelling(folder: Path, **train: Any) -> dict[str, Any]:
     """A recipe whose encoder has dropout."""
     data, writes = LABEL
-    content = recipe(write(folder, coloured, 40), data, writes, **{"max_steps": 4, **train})
+    content = recipe(write(folder, colored, 40), data, writes, **{"max_steps": 4, **train})
     content["encoder"] |= {"dropout": 0.3, "layers": 3}
     return content
 
@@ -103,7 +103,7 @@ def test_nothing_is_kept_for_the_gradients_of_what_is_frozen(tmp_path: Path) -> 
     assert all(one.grad is None for one in model.encoder.parameters())
     assert all(one.grad is not None for one in model.decoders.parameters())
     trainer.run()
-    assert not any(trainer.optimiser.state.get(one) for one in model.encoder.parameters())
+    assert not any(trainer.optimizer.state.get(one) for one in model.encoder.parameters())
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -128,7 +128,7 @@ def learning(model: Learner) -> list[str]:
 
 
 def test_layers_thaw_from_the_top_down(tmp_path: Path) -> None:
-    trainer = trainer_of(labelling(tmp_path, freeze="gradual", thawed_by=0.8, max_steps=10), tmp_path / "run")
+    trainer = trainer_of(labelling(tmp_path, freeze="gradual", unfrozen_by=0.8, max_steps=10), tmp_path / "run")
     model = trainer.model
     seen: list[set[str]] = []
 
@@ -157,7 +157,7 @@ def test_layers_thaw_from_the_top_down(tmp_path: Path) -> None:
 
 
 def test_each_level_changes_only_once_it_has_thawed(tmp_path: Path) -> None:
-    content = labelling(tmp_path, freeze="gradual", thawed_by=1.0, max_steps=4, weight_decay=0.1)
+    content = labelling(tmp_path, freeze="gradual", unfrozen_by=1.0, max_steps=4, weight_decay=0.1)
     trainer = trainer_of(content, tmp_path / "run")
     before = kept(trainer.model)
     trainer.run()
@@ -166,7 +166,7 @@ def test_each_level_changes_only_once_it_has_thawed(tmp_path: Path) -> None:
 
 
 def test_a_mean_of_the_weights_is_also_one_of_layers_that_thawed(tmp_path: Path) -> None:
-    content = labelling(tmp_path, freeze="gradual", thawed_by=0.3, average=0.9, learning_rate=3e-2)
+    content = labelling(tmp_path, freeze="gradual", unfrozen_by=0.3, ema=0.9, learning_rate=3e-2)
     trainer = trainer_of({**content, "train": {**content["train"], "max_steps": 12}}, tmp_path / "run")
     trainer.run()
     saved = twofold.load(tmp_path / "run", "cpu")
@@ -176,7 +176,7 @@ def test_a_mean_of_the_weights_is_also_one_of_layers_that_thawed(tmp_path: Path)
 
 
 def test_a_table_that_is_to_stay_is_never_thawed(tmp_path: Path) -> None:
-    content = labelling(tmp_path, freeze="gradual", thawed_by=0.5)
+    content = labelling(tmp_path, freeze="gradual", unfrozen_by=0.5)
     content["encoder"] = CONVNET
     made = Recipe.of(content)
     model = made.model(tmp_path / "tokenizers")
@@ -207,7 +207,7 @@ def test_a_model_of_which_nothing_would_learn_is_refused(tmp_path: Path) -> None
 
 def test_stages_that_have_not_thawed_read_as_when_they_answer(tmp_path: Path) -> None:
     """Their statistics stay, while those of the stages above them move."""
-    content = segmenting(write_files(tmp_path / "p", squares_files(8)), train={"freeze": "gradual", "thawed_by": 1.0})
+    content = segmenting(write_files(tmp_path / "p", squares_files(8)), train={"freeze": "gradual", "unfrozen_by": 1.0})
     trainer = trainer_of({**content, "train": {**content["train"], "max_steps": 3}}, tmp_path / "run")
     before = kept(trainer.model)
     trainer.run()

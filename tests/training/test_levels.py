@@ -16,7 +16,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Learner
 from twofold.recipe import Recipe
 from twofold.training.config import TrainConfig
-from twofold.training.optimise import make_optimiser
+from twofold.training.optimizer import make_optimizer
 from twofold.types import Encoder, EncoderConfig, Vocabulary
 
 VOCABULARY = Vocabulary(size=20, limit=20, pad=0, unknown=1, start=2, end=3)
@@ -74,8 +74,8 @@ def test_the_levels_of_a_backbone_are_its_layers(tmp_path: Path, family: str) ->
 
 def rates(model: Learner, **settings: Any) -> dict[str, float]:
     """For each parameter what its rate is multiplied by; each must be in one group."""
-    optimiser = make_optimiser(model, TrainConfig(**settings))
-    groups = [(id(one), group["scale"]) for group in optimiser.param_groups for one in group["params"]]
+    optimizer = make_optimizer(model, TrainConfig(**settings))
+    groups = [(id(one), group["scale"]) for group in optimizer.param_groups for one in group["params"]]
     scales = dict(groups)
     assert len(groups) == len(scales)
     return {name: scales[id(one)] for name, one in model.named_parameters()}
@@ -91,7 +91,7 @@ def test_each_layer_learns_slower_than_the_one_above_it(tmp_path: Path) -> None:
         assert scale == (1.0 if prefix is None else expected[prefix]), name
     assert {name for name, scale in found.items() if scale < 1} > {"encoder.embedding.weight"}
     assert set(rates(model).values()) == {1.0}
-    both = rates(model, layer_decay=0.5, rates={"decoders": 10.0, "encoder.embedding": 2.0})
+    both = rates(model, layer_decay=0.5, learning_rate_multipliers={"decoders": 10.0, "encoder.embedding": 2.0})
     assert both["encoder.embedding.weight"] == 0.25
     assert {scale for name, scale in both.items() if name.startswith("decoders")} == {10.0}
 
@@ -100,7 +100,7 @@ def test_the_rates_of_a_step_are_those_of_the_groups(tmp_path: Path) -> None:
     content = labelling(tmp_path, layer_decay=0.5, schedule="constant", warmup=0, learning_rate=0.02)
     trainer = trainer_of(content, tmp_path / "run")
     trainer.run()
-    assert {group["lr"] for group in trainer.optimiser.param_groups} == {0.02, 0.01, 0.005, 0.0025}
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {0.02, 0.01, 0.005, 0.0025}
 
 
 def test_both_towers_of_a_ranker_have_the_same_rates(tokenizer: TextTokenizer) -> None:
@@ -113,6 +113,6 @@ def test_both_towers_of_a_ranker_have_the_same_rates(tokenizer: TextTokenizer) -
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
-    for wrong in ({"thawed_by": 0.0}, {"thawed_by": 1.5}, {"layer_decay": 0.0}, {"layer_decay": 1.1}):
-        with pytest.raises(ValueError, match="thawed_by and layer_decay must be above 0 and at most 1"):
+    for wrong in ({"unfrozen_by": 0.0}, {"unfrozen_by": 1.5}, {"layer_decay": 0.0}, {"layer_decay": 1.1}):
+        with pytest.raises(ValueError, match="unfrozen_by and layer_decay must be above 0 and at most 1"):
             TrainConfig(**cast(Any, wrong))

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import made
 from tests.conftest import small_recipe, write_jsonl
 from tests.training.test_resume import wait_for_steps
-from twofold.data import made
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 
 
 def command(recipe: Path, *more: str) -> list[str]:

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import twofold
+from tests import made
 from tests.conftest import decoder, encoder, small_model, small_recipe, write_jsonl
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
 from twofold.training.config import TrainConfig
-from twofold.training.optimise import RunningMean, learning_rate
+from twofold.training.optimizer import ExponentialMovingAverage, learning_rate
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def test_accumulated_batches_give_the_gradients_of_their_union(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"optimiser": "adamax"},
-        {"optimiser": "adamw", "schedule": "cosine", "clip": 0.0},
+        {"optimizer": "adamax"},
+        {"optimizer": "adamw", "schedule": "cosine", "clip": 0.0},
         {"schedule": "plateau", "evaluate_every": 5},
-        {"schedule": "inverse_sqrt", "average": 0.9},
+        {"schedule": "inverse_sqrt", "ema": 0.9},
         {"precision": "bfloat16"},
         {"batch_rows": 16},
     ],
@@ -87,7 +87,7 @@ def test_a_plateau_lowers_the_rate_after_an_evaluation_without_gain(tmp_path: Pa
         "learning_rate": 1e-12,
         "weight_decay": 0.0,
     }
-    recipe = small_recipe(rows, data={"held_out": 20}, train={**settings, "average": 0.0})
+    recipe = small_recipe(rows, data={"held_out": 20}, train={**settings, "ema": 0.0})
     train(Recipe.of(recipe), tmp_path / "run")
     rates = [line["learning_rate"] for line in log(tmp_path / "run") if "learning_rate" in line]
     assert rates[3] == pytest.approx(1e-12)
@@ -108,7 +108,7 @@ def test_the_best_model_is_kept_not_the_last(tmp_path: Path, rows: str) -> None:
 
 def test_the_running_mean_is_what_is_judged_and_saved(tokenizer: TextTokenizer) -> None:
     model = small_model(tokenizer, encoder("rnn"), decoder("rnn"))
-    mean = RunningMean(model, 0.5)
+    mean = ExponentialMovingAverage(model, 0.5)
     before = [one.detach().clone() for one in model.parameters()]
     with torch.no_grad():
         for one in model.parameters():
@@ -124,7 +124,7 @@ def test_the_running_mean_is_what_is_judged_and_saved(tokenizer: TextTokenizer) 
 
 def test_the_running_mean_is_also_one_of_what_batch_norm_has_seen() -> None:
     norm = torch.nn.BatchNorm1d(2)
-    mean = RunningMean(norm, 0.5)
+    mean = ExponentialMovingAverage(norm, 0.5)
     norm(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
     assert norm.running_mean is not None
     seen = norm.running_mean.clone()
@@ -184,16 +184,16 @@ def test_a_start_that_failed_can_be_corrected_in_the_same_folder(tmp_path: Path,
         train(Recipe.of(small_recipe(rows)), tmp_path / "run", resume=True)
 
 
-def test_the_loss_of_any_loop_of_ones_own_can_be_minimised(tokenizer: TextTokenizer) -> None:
+def test_the_loss_of_any_loop_of_ones_own_can_be_minimized(tokenizer: TextTokenizer) -> None:
     model = small_model(tokenizer, encoder("rnn"), decoder("rnn"))
     batch = model.batch(made.numbers(8, seed=1))
-    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     losses = []
     for _ in range(10):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = model.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
     assert math.isfinite(losses[-1])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests import made
 from tests.conftest import small_recipe, write_jsonl
-from twofold.data import made
 from twofold.recipe import Recipe, train
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 
 
 def two_processes(folder: Path, recipe: dict[str, Any], *more: str) -> subprocess.CompletedProcess[str]:

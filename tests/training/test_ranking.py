@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests import made
 from tests.conftest import small_recipe, write_jsonl
 from tests.encoders.tiny_backbones import save
 from tests.rankers import PAIRS
-from twofold.data import made
 from twofold.encoders.pretrained import Config as Pretrained
 from twofold.errors import TwofoldError
 from twofold.model import Model, Ranker

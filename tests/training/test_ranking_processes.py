@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from tests import made
 from tests.conftest import write_jsonl
 from tests.training.ranking_share import CASES, learned
-from twofold.data import made
 from twofold.data.tokenizer import TextTokenizer
 from twofold.recipe import Recipe, train
 
 ROOT = Path(__file__).parents[2]
 DECODERS: dict[str, dict[str, Any]] = {
     "poly": {"kind": "poly", "codes": 3},
-    "cross": {"kind": "cross", "reduction": "mean"},
+    "cross": {"kind": "cross", "pooling": "mean"},
 }
 
 

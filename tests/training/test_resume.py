@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from tests import made
 from tests.conftest import small_recipe, write_jsonl
-from twofold.data import made
 from twofold.recipe import Recipe, train
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 from twofold.training import checkpoint
 
 
@@ -35,7 +35,7 @@ def logged_losses(folder: Path) -> list[str]:
 def recipe(tmp_path: Path) -> dict[str, Any]:
     """Dropout, accumulation, a running mean and evaluations: all that could go out of step."""
     rows = write_jsonl(tmp_path / "numbers.jsonl", made.numbers(300, seed=1))
-    settings = {"max_steps": 40, "accumulate": 2, "average": 0.9, "evaluate_every": 7, "batch_tokens": 150}
+    settings = {"max_steps": 40, "accumulate": 2, "ema": 0.9, "evaluate_every": 7, "batch_tokens": 150}
     return small_recipe(rows, data={"held_out": 20, "train": rows}, train=settings)
 
 
@@ -69,7 +69,7 @@ def test_a_finished_training_stays_as_it_is_when_resumed(tmp_path: Path, recipe:
 
 
 def test_early_stopping_holds_after_a_resume(tmp_path: Path, recipe: dict[str, Any]) -> None:
-    recipe["train"] |= {"patience": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "average": 0.0, "max_steps": 400}
+    recipe["train"] |= {"patience": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "ema": 0.0, "max_steps": 400}
     first = train(Recipe.of(recipe), tmp_path / "run")
     assert first.steps == 14
     assert train(Recipe.of(recipe), tmp_path / "run", resume=True).steps == 14

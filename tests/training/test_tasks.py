@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import twofold
+from tests import made
 from tests.conftest import write_jsonl
-from twofold.data import made
 from twofold.recipe import Recipe, train
 
 SIZES = {
@@ -24,7 +24,7 @@ def test_a_pair_learns_to_read_numbers(tmp_path: Path, parts: tuple[str, str]) -
     rows = write_jsonl(tmp_path / "numbers.jsonl", learned)
     reads, writes = parts
     rate = 3e-3 if writes == "transformer" else 5e-3
-    settings = {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "average": 0.99}
+    settings = {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "ema": 0.99}
     content = {
         "data": {"train": rows},
         "tokenizer": {"size": 120},

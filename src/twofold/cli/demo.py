@@ -38,15 +38,21 @@ def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
             "data": data,
             "encoder": encoder,
             "decoder": {"kind": "poly", "codes": 16},
-            "train": {**settings, "batch_rows": 64, "rates": codes},
+            "train": {**settings, "batch_rows": 64, "learning_rate_multipliers": codes},
         },
         "cross": {
             "data": {**data, "rows": CROSS_ROWS},
             "encoder": encoder,
-            "decoder": {"kind": "cross", "reduction": "both", "compare": {"kind": "bi"}},
+            "decoder": {"kind": "cross", "pooling": "both", "compare": {"kind": "bi"}},
             "start": str(runs / "bi"),
             "separate": True,
-            "train": {**settings, "batch_rows": 16, "negatives": 3, "hardest": True, "rates": ADDS},
+            "train": {
+                **settings,
+                "batch_rows": 16,
+                "negatives": 3,
+                "hard_negatives": True,
+                "learning_rate_multipliers": ADDS,
+            },
         },
     }
 
@@ -66,7 +72,7 @@ def demo(out: Path | None) -> None:
     import numpy as np
 
     from twofold import api
-    from twofold.data.stdlib_docs import pairs, standard_library_docs
+    from twofold.cli.stdlib_docs import pairs, standard_library_docs
     from twofold.recipe import Recipe, train
 
     if out:
@@ -99,8 +105,8 @@ def demo(out: Path | None) -> None:
 def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> dict[str, Any]:
     """One line for each ranker, on rows that none has learned from; gives back what they keep of all functions."""
     from twofold import api
+    from twofold.data.ranks import places, recall
     from twofold.progress import bar
-    from twofold.ranks import places, recall
 
     number = {text: place for place, text in enumerate(texts)}
     right = [number[row["response"]] for row in held]

@@ -9,6 +9,19 @@ import click
 from twofold.cli.options import generate_options, model_options, print_json, refuse_given, writing_options
 
 
+class CorpusForm(click.ParamType[str]):
+    """`auto`, or the name of a corpus that is read in its published form."""
+
+    name = "form"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from twofold.data.corpora import corpus_names
+        from twofold.data.ranking import AUTO
+
+        known = [AUTO, *corpus_names()]
+        return value if value in known else self.fail(f"{value!r} is not one of {', '.join(known)}", param, ctx)
+
+
 @click.command()
 @click.argument("model")
 @click.argument("data")
@@ -20,12 +33,10 @@ from twofold.cli.options import generate_options, model_options, print_json, ref
     "--form",
     default="auto",
     show_default=True,
-    type=click.Choice(["auto", "ubuntu_v2", "convai2"]),
+    type=CorpusForm(),
     help="Rankers: read DATA in the form in which a corpus was published.",
 )
-@click.option(
-    "--pictures", help="The folder or zip archive of the pictures that DATA names; its own folder if not given."
-)
+@click.option("--images", help="The folder or zip archive of the images that DATA names; its own folder if not given.")
 @writing_options
 @model_options
 def evaluate(
@@ -34,7 +45,7 @@ def evaluate(
     corpus: str | None,
     among: int,
     form: Any,
-    pictures: str | None,
+    images: str | None,
     decoder: str | None,
     device: str,
     allow_code: bool,
@@ -52,24 +63,24 @@ def evaluate(
       twofold evaluate runs/rank_poly dev.jsonl.gz
       twofold evaluate default queries.jsonl --corpus corpus.jsonl
       twofold evaluate runs/street images.zip/dev
-      twofold evaluate runs/caption dev.tsv.gz --pictures images.zip/images
+      twofold evaluate runs/caption dev.tsv.gz --images images.zip/images
     """
     from twofold import api
     from twofold.data.ranking import RankingReader
-    from twofold.evaluation import evaluate as judge
+    from twofold.metrics import evaluate as judge
     from twofold.model import Ranker
     from twofold.progress import bar
 
     loaded = api.load(model, device, allow_code)
     if isinstance(loaded, Ranker):
-        refuse_given(["pictures", "decoder", *given], "models that do not rank")
+        refuse_given(["images", "decoder", *given], "models that do not rank")
         report = _judge_ranker(loaded, list(RankingReader(form=form).read_as_given(data)), corpus, among)
     else:
         refuse_given(["corpus", "among", "form"], "rankers")
-        if loaded.config.picture is None:
-            refuse_given(["pictures"], "models that read pictures")
+        if loaded.config.image is None:
+            refuse_given(["images"], "models that read images")
         options = generate_options(loaded, decoder, given)
-        rows = list(loaded.read(data, pictures))
+        rows = list(loaded.read(data, images))
         with bar("evaluating", len(rows)) as progress:
             report = judge(loaded, rows, options, decoder, progress=progress)
     if as_json:
@@ -90,8 +101,8 @@ def evaluate(
 def _judge_ranker(model: Any, rows: list[Any], corpus: str | None, among: int) -> Any:
     from twofold.data.candidates import read_candidates
     from twofold.data.ranking import warn_of_unread_rows
-    from twofold.evaluation import evaluate as judge
-    from twofold.evaluation.retrieval import measure
+    from twofold.metrics import evaluate as judge
+    from twofold.metrics.retrieval import measure
     from twofold.progress import bar
 
     if corpus is None:

@@ -31,7 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _WRITING = (
     click.option("--beam", type=int, help="Hypotheses kept at each step; 1 is greedy."),
     click.option("--n-best", type=int, help="How many outputs for each input, at most --beam."),
-    click.option("--length-penalty", type=float, help="0 favours short outputs, 1 takes the mean log-probability."),
+    click.option("--length-penalty", type=float, help="0 favors short outputs, 1 takes the mean log-probability."),
     click.option("--no-repeat", type=int, help="Write no sequence of this many tokens twice."),
     click.option("--max-length", type=int, help="The most tokens to write."),
     click.option("--sample", is_flag=True, default=None, help="Draw tokens at random."),

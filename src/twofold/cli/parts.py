@@ -17,7 +17,7 @@ def list_parts(as_json: bool) -> None:
       twofold list --json
     """
     from twofold.config import kinds
-    from twofold.recipe_file import recipe_names
+    from twofold.recipe.file import recipe_names
 
     found = {"encoders": kinds("encoders"), "decoders": kinds("decoders"), "recipes": recipe_names(), "experiments": []}
     if as_json:

@@ -17,8 +17,8 @@ from twofold import storage
 from twofold.cli.options import FilePath, generate_options, model_options, print_json, refuse_given, writing_options
 from twofold.errors import TwofoldError
 
-PICTURES = 64
-"""How many pictures are read at a time."""
+IMAGES = 64
+"""How many images are read at a time."""
 SHOWN = 9
 """The most alternatives that are shown of one input; --json has them all."""
 
@@ -32,14 +32,14 @@ SHOWN = 9
     type=FilePath(),
     help="Tags and trees: write the sentences into this file, all else as it stands in --file, if that is CoNLL-U.",
 )
-@click.option("--pictures", help="With a table in --file: the folder or archive of its pictures; else the table's own.")
+@click.option("--images", help="With a table in --file: the folder or archive of its images; else the table's own.")
 @click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
-@click.option("--prefix", help="Pictures: how the caption begins, for a model that was trained to go on from there.")
-@click.option("--masks", type=FilePath(), help="Pictures: write the masks into this folder, as .png")
+@click.option("--prefix", help="Images: how the caption begins, for a model that was trained to go on from there.")
+@click.option("--masks", type=FilePath(), help="Images: write the masks into this folder, as .png")
 @click.option(
     "--plot",
     type=FilePath(),
-    help="Draw where the model looked at the first input, or its mask; up to 20 pictures beside each "
+    help="Draw where the model looked at the first input, or its mask; up to 20 images beside each "
     "other, each with what the model made of it: .png, .svg, .pdf",
 )
 @writing_options
@@ -49,7 +49,7 @@ def predict(
     inputs: tuple[str, ...],
     file: str | None,
     conllu: Path | None,
-    pictures: str | None,
+    images: str | None,
     stream: bool,
     prefix: str | None,
     masks: Path | None,
@@ -60,7 +60,7 @@ def predict(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or a picture's path.
+    """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or an image's path.
 
     How it writes is as saved with it unless given.
 
@@ -87,9 +87,9 @@ def predict(
     loaded = api.load(model, device, allow_code)
     if not isinstance(loaded, Model):
         raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
-    if loaded.config.picture is None:
-        _refuse_pictures(inputs)
-        refuse_given(["pictures"], "models that read pictures")
+    if loaded.config.image is None:
+        _refuse_images(inputs)
+        refuse_given(["images"], "models that read images")
     options = generate_options(loaded, decoder or loaded.decoder_name(None), given)
     if stream:
         if given["beam"] is None:
@@ -100,17 +100,17 @@ def predict(
         return
     blocks: list[str | None] = [None] * len(texts)
     if file is not None:
-        read, of_file = _read(file, pictures, loaded)
+        read, of_file = _read(file, images, loaded)
         texts, blocks = texts + read, blocks + of_file
-    if loaded.config.picture and loaded.config.picture.broken == "skip":
+    if loaded.config.image and loaded.config.image.broken == "skip":
         texts = [one for one in texts if loaded.source.encode([loaded.source.given(one, str(one))]).ids[0]]
         if not texts:
-            raise TwofoldError("none of the pictures can be read")
+            raise TwofoldError("none of the images can be read")
     loaded.decoder(decoder)
     paths = _mask_paths(loaded, texts, masks, decoder) if masks else []
     found: list[dict[str, Any]] = []
     written: list[str] = []
-    step = PICTURES if loaded.config.picture else len(texts)  # masks of many pictures would fill the memory
+    step = IMAGES if loaded.config.image else len(texts)  # masks of many images would fill the memory
     with bar("predicting", len(texts), show=len(texts) > 1) as progress:
         for start in range(0, len(texts), step):
             some = texts[start : start + step]
@@ -133,7 +133,7 @@ def predict(
     if as_json:
         print_json({"predictions": found})
         return
-    for line in _lines(found, bool(loaded.config.picture) and len(found) > 1):
+    for line in _lines(found, bool(loaded.config.image) and len(found) > 1):
         click.echo(line)
 
 
@@ -179,39 +179,39 @@ def _mask_paths(model: Any, inputs: list[Any], folder: Path, decoder: str | None
     return mask_paths(inputs, folder)
 
 
-def _refuse_pictures(inputs: tuple[str, ...]) -> None:
-    """Say that a model reads texts before it makes something of a picture's name."""
-    from twofold.data.pictures import ENDINGS
+def _refuse_images(inputs: tuple[str, ...]) -> None:
+    """Say that a model reads texts before it makes something of an image's name."""
+    from twofold.data.images import ENDINGS
 
     for one in inputs:
         if one.lower().endswith(ENDINGS) and os.path.isfile(one):
-            raise TwofoldError(f"{one}: a picture, but this model reads texts")
+            raise TwofoldError(f"{one}: an image, but this model reads texts")
 
 
-def _read(file: str, pictures: str | None, model: Any) -> tuple[list[Any], list[str | None]]:
+def _read(file: str, images: str | None, model: Any) -> tuple[list[Any], list[str | None]]:
     """What is to be read, and where the file is CoNLL-U its sentences as they stand."""
     from twofold.data.files import read_rows
-    from twofold.data.picture_files import find_files
-    from twofold.data.pictures import read_pictures
+    from twofold.data.image_files import find_files
+    from twofold.data.images import read_images
 
-    if model.config.picture and find_files(file):
-        rows = list(read_pictures(file, None, model.source.column, None))
+    if model.config.image and find_files(file):
+        rows = list(read_images(file, None, model.source.column, None))
     else:
         columns, rows = model.source.given("\t").values.keys(), list(read_rows(file))
         if "text" in rows[0].values and not columns <= rows[0].values.keys():  # plain lines
             rows = [model.source.given(row.text("text"), row.place) for row in rows]
-        elif model.config.picture:
-            rows = list(read_pictures(file, pictures, model.source.column, None))
-    if model.config.picture:
+        elif model.config.image:
+            rows = list(read_images(file, images, model.source.column, None))
+    if model.config.image:
         taken = [row.values[model.source.column] for row in rows if _is_named(model.source, row)]
         return taken, [None] * len(taken)
     return [model.source.taken(row) for row in rows], [row.values.get("conllu") for row in rows]
 
 
 def _is_named(source: Any, row: Any) -> bool:
-    """Whether a row names a picture; a table that leaves it out is refused, or its row left out and said so."""
+    """Whether a row names an image; a table that leaves it out is refused, or its row left out and said so."""
     try:
-        source.picture(row)
+        source.image(row)
     except TwofoldError as error:
         if source.refuse:
             raise
@@ -261,7 +261,7 @@ def _output(prediction: Any) -> Any:
 
 
 def _shown(plain: dict[str, Any], named: bool) -> str:
-    """What was made of an input, after its name where there are several pictures."""
+    """What was made of an input, after its name where there are several images."""
     output = plain["output"]
     if named and not isinstance(output, dict):
         return f"{plain['input']}: {_shown(plain, False)}"

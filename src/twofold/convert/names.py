@@ -14,7 +14,7 @@ from twofold.convert.found import HEAD, MISSING, SHAPE, TRAINING, UNKNOWN, Item
 
 Shape = tuple[int, ...]
 TRAINED_WITH = re.compile(r"global_step|beta[12]_power|.+/(adam_[mv]|Adam(_1)?)")
-"""What only a training needs: its step, and what its optimiser keeps for each tensor."""
+"""What only a training needs: its step, and what its optimizer keeps for each tensor."""
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
-from twofold.data.checksums import CheckedFile, SummedFile
 from twofold.data.files import Row, Sources, fingerprint, read_rows
 from twofold.errors import TwofoldError
+from twofold.storage.checksums import CheckedFile, SummedFile
 
 FORMAT = 2
 ABOUT = "about.json"
 CHUNK = 500_000
-"""About how many characters are tokenised at a time, whether in many short rows or in a few long ones."""
+"""About how many characters are tokenized at a time, whether in many short rows or in a few long ones."""
 Report = Callable[[int], None]
 """Called with the number of rows read so far."""
 Read = Callable[[Sources], Iterator[Row]]

@@ -15,10 +15,10 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import IO, Any
 
-from twofold.encodings import SAMPLE, conversion
 from twofold.errors import TwofoldError
-from twofold.special_files import refuse_special
 from twofold.storage import parse_json, sha256
+from twofold.storage.encodings import SAMPLE, conversion
+from twofold.storage.special_files import refuse_special
 from twofold.types import Example
 
 Where = str | Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a text or a picture is: one label, several, or a number."""
+"""What a text or an image is: one label, several, or a number."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from itertools import chain
 from typing import Any, Literal
 
 from twofold.data.cache import Encoded
+from twofold.data.corpora import read_corpus
 from twofold.data.files import Row, Sources, read_rows
-from twofold.data.published import READERS
 from twofold.data.relevance import gains_of, kind_of_row, unread_columns, warn_of_unread
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 
-Form = Literal["auto", "ubuntu_v2", "convai2"]
-"""How a file was published."""
+AUTO = "auto"
+"""The form of files whose ending tells how they are read."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class RankingReader:
     response: str = "response"
     preface: str | None = None
     """A column whose texts stand before the turns, such as a persona."""
-    form: Form = "auto"
+    form: str = AUTO
+    """auto, or the name of a corpus in `data/corpora`."""
 
     def read(self, where: Sources) -> Iterator[Row]:
         """Every row of a file."""
@@ -42,11 +43,13 @@ class RankingReader:
 
     def read_as_given(self, where: Sources) -> Iterator[Row]:
         """Every row of a file, candidates and their label as they stand."""
-        if self.form == "auto":
+        if self.form == AUTO:
             return read_rows(where)
         if isinstance(where, Mapping):
             raise TwofoldError(f"data.form={self.form}: name files, not columns")
-        return chain.from_iterable(map(READERS[self.form], [where] if isinstance(where, str) else where))
+        return chain.from_iterable(
+            read_corpus(self.form, path) for path in ([where] if isinstance(where, str) else where)
+        )
 
     def row(self, row: Row) -> Row:
         """The same row in the one form."""

@@ -34,7 +34,7 @@ class _Pieces:
     charsmap: bytes
 
     def names(self) -> list[str]:
-        """The texts; with a space, which no text has once it is normalised, where no text may be taken for them."""
+        """The texts; with a space, which no text has once it is normalized, where no text may be taken for them."""
         readable = (NORMAL, USER_DEFINED)
         return [text if kind in readable else f" {text}" for text, kind in zip(self.texts, self.kinds, strict=True)]
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from twofold import forks, storage
+from twofold import storage
+from twofold.data import forks
 from twofold.errors import TwofoldError
-from twofold.special_files import refuse_special
+from twofold.storage.special_files import refuse_special
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
 MASKS = (" [MASK]", " <mask>")
@@ -71,7 +72,7 @@ class Frame:
 
 
 class TextTokenizer:
-    """Texts to ids and back; its own kind cuts NFC-normalised text at spaces and punctuation, then into pieces."""
+    """Texts to ids and back; its own kind cuts NFC-normalized text at spaces and punctuation, then into pieces."""
 
     def __init__(
         self,

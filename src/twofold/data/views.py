@@ -1,4 +1,4 @@
-"""How a picture is brought before a model: its size and numbers, and the random views a training takes of it."""
+"""How an image is brought before a model: its size and numbers, and the random views a training takes of it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from torch import Tensor
 UNCOUNTED = 255
 """In a mask: a pixel that does not count."""
 GAP = 3
-"""How many times larger than what is read a picture may be reduced to, before it is brought to that size smoothly."""
+"""How many times larger than what is read an image may be reduced to, before it is brought to that size smoothly."""
 Size = tuple[int, int]
 """Height and width."""
 
 
 @dataclass(frozen=True)
-class PictureSettings:
-    """How pictures are read."""
+class ImageSettings:
+    """How images are read."""
 
     size: Size | None = None
-    """Height and width that every picture is brought to; without it each keeps its own, and a batch holds one size."""
+    """Height and width that every image is brought to; without it each keeps its own, and a batch holds one size."""
     fit: Literal["stretch", "crop"] = "stretch"
-    """With a size: whether the whole picture is stretched to it, or the largest middle part of its shape is taken."""
+    """With a size: whether the whole image is stretched to it, or the largest middle part of its shape is taken."""
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     """What is taken from red, green and blue, which go from 0 to 1; unless given, ImageNet's means."""
     deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
     """What they are divided by afterwards."""
     broken: Literal["refuse", "skip"] = "refuse"
-    """What happens to a row whose picture, mask or caption cannot be used: refuse ends with its name, skip goes on."""
+    """What happens to a row whose image, mask or caption cannot be used: refuse ends with its name, skip goes on."""
 
     def __post_init__(self) -> None:
         if self.size and not all(1 <= side <= 10_000 for side in self.size):
@@ -42,11 +42,11 @@ class PictureSettings:
             raise ValueError("deviation must be above 0")
 
     def fitted(self, size: Size) -> Size:
-        """The size in which a picture of this size is read."""
+        """The size in which an image of this size is read."""
         return self.size or size
 
     def box(self, size: Size) -> tuple[float, float, float, float]:
-        """Left, upper, right and lower edge of what is read of a picture."""
+        """Left, upper, right and lower edge of what is read of an image."""
         height, width = size
         if self.size is None or self.fit == "stretch":
             return 0.0, 0.0, float(width), float(height)
@@ -57,7 +57,7 @@ class PictureSettings:
 
     @property
     def near(self) -> Size | None:
-        """The size below which a picture must not be reduced before it is brought to its own size, for that shows."""
+        """The size below which an image must not be reduced before it is brought to its own size, for that shows."""
         return None if self.size is None else (GAP * self.size[0], GAP * self.size[1])
 
     def see(self, image: Image.Image) -> NDArray[np.uint8]:
@@ -77,29 +77,29 @@ class PictureSettings:
         image = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST, self.box(size))
         return np.asarray(image)
 
-    def tensor(self, pictures: Sequence[NDArray[np.uint8]]) -> Tensor:
-        """(pictures, 3, height, width), normalised; pictures of one size."""
-        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float()
+    def tensor(self, images: Sequence[NDArray[np.uint8]]) -> Tensor:
+        """(images, 3, height, width), normalized; images of one size."""
+        pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float()
         mean, deviation = (torch.tensor(one)[:, None, None] * 255 for one in (self.mean, self.deviation))
-        return pixels.sub_(mean).div_(deviation)  # in place: a large picture takes four bytes for each value
+        return pixels.sub_(mean).div_(deviation)  # in place: a large image takes four bytes for each value
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Random changes of pictures while training; a mask moves with its picture."""
+    """Random changes of images while training; a mask moves with its image."""
 
     flip: bool = False
-    """Whether half of the pictures are mirrored, left to right."""
+    """Whether half of the images are mirrored, left to right."""
     scale: tuple[float, float] = (1.0, 1.0)
-    """The smallest and the largest enlargement; what then lies outside is cut off, what is missing is grey."""
+    """The smallest and the largest enlargement; what then lies outside is cut off, what is missing is gray."""
     crop: Size | None = None
-    """Height and width of the part that is learned from; the whole picture unless given."""
-    colour: float = 0.0
-    """How much brightness, contrast and colour may change: 0.2 for a fifth more or less."""
+    """Height and width of the part that is learned from; the whole image unless given."""
+    color: float = 0.0
+    """How much brightness, contrast and color may change: 0.2 for a fifth more or less."""
 
     def __post_init__(self) -> None:
-        if not 0.1 <= self.scale[0] <= self.scale[1] <= 10 or not 0 <= self.colour < 1:
-            raise ValueError("scale must be two numbers from 0.1 to 10, the smaller one first; colour from 0 to 1")
+        if not 0.1 <= self.scale[0] <= self.scale[1] <= 10 or not 0 <= self.color < 1:
+            raise ValueError("scale must be two numbers from 0.1 to 10, the smaller one first; color from 0 to 1")
         if self.crop and not all(1 <= side <= 10_000 for side in self.crop):
             raise ValueError(f"crop {list(self.crop)}: height and width must be from 1 to 10000")
 
@@ -108,33 +108,33 @@ class Augment:
         return self.crop or size
 
     def draw(self, size: Size, numbers: np.random.Generator) -> View:
-        """A random view of a picture of this size."""
+        """A random view of an image of this size."""
         height, width = self.size(size)
         scale = float(np.exp(numbers.uniform(*np.log(self.scale))))
         tall, wide = height / scale, width / scale
         top = numbers.uniform(min(0, size[0] - tall), max(0, size[0] - tall))
         left = numbers.uniform(min(0, size[1] - wide), max(0, size[1] - wide))
         flip = self.flip and bool(numbers.random() < 0.5)
-        colours = 1 + numbers.uniform(-self.colour, self.colour, 3)
-        return View((left, top, left + wide, top + tall), (height, width), flip, tuple(colours.tolist()))
+        colors = 1 + numbers.uniform(-self.color, self.color, 3)
+        return View((left, top, left + wide, top + tall), (height, width), flip, tuple(colors.tolist()))
 
 
 @dataclass(frozen=True)
 class View:
-    """One look at a picture and its mask."""
+    """One look at an image and its mask."""
 
     box: tuple[float, float, float, float]
     size: Size
     flip: bool = False
-    colours: tuple[float, ...] = field(default=(1.0, 1.0, 1.0))
-    """What brightness, contrast and colour are multiplied by."""
+    colors: tuple[float, ...] = field(default=(1.0, 1.0, 1.0))
+    """What brightness, contrast and color are multiplied by."""
 
     def of(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """(height, width, 3)"""
-        return self._coloured(self._moved(pixels, Image.Resampling.BILINEAR, (124, 116, 104)))
+        return self._colored(self._moved(pixels, Image.Resampling.BILINEAR, (124, 116, 104)))
 
     def of_mask(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """(height, width); what the picture does not show does not count."""
+        """(height, width); what the image does not show does not count."""
         return self._moved(mask, Image.Resampling.NEAREST, UNCOUNTED)
 
     def _moved(
@@ -147,13 +147,13 @@ class View:
             pixels = np.asarray(moved)
         return pixels[:, ::-1] if self.flip else pixels
 
-    def _coloured(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        brightness, contrast, colour = self.colours
-        if self.colours == (1.0, 1.0, 1.0):
+    def _colored(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        brightness, contrast, color = self.colors
+        if self.colors == (1.0, 1.0, 1.0):
             return pixels
         values = pixels.astype(np.float32) * brightness
-        grey = values @ np.array([0.299, 0.587, 0.114], np.float32)
-        values = grey[..., None] + (values - grey[..., None]) * colour
-        mean = grey.mean()
+        gray = values @ np.array([0.299, 0.587, 0.114], np.float32)
+        values = gray[..., None] + (values - gray[..., None]) * color
+        mean = gray.mean()
         changed: NDArray[np.uint8] = (mean + (values - mean) * contrast).clip(0, 255).astype(np.uint8)
         return changed

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.config import RankingPart
-from twofold.layers.ranking import CandidateVector, Dense, Reduce, VectorSettings, dense_layers
+from twofold.layers.ranking import CandidateVector, Dense, Pooling, VectorSettings, dense_layers
 from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
 
 
@@ -24,11 +24,11 @@ class Config(VectorSettings, RankingPart):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.similarity == "cosine" and self.normalise != "none":
-            raise ValueError("similarity: cosine is for vectors of any length; set normalise: none")
+        if self.similarity == "cosine" and self.normalize != "none":
+            raise ValueError("similarity: cosine is for vectors of any length; set normalize: none")
 
     def needs(self) -> frozenset[str]:
-        return self.reduction_needs()
+        return self.pooling_needs()
 
     def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> BiEncoder:
         return BiEncoder(self, spec)
@@ -39,19 +39,19 @@ class BiEncoder(RankingHead):
 
     def __init__(self, config: Config, spec: HiddenSpec) -> None:
         super().__init__()
-        # A trainable query is of each side's own; other reductions have nothing to learn.
-        self.reduce = Reduce(config.reduction, spec)
+        # A trainable query is of each side's own; other poolings have nothing to learn.
+        self.pool = Pooling(config.pooling, spec)
         self.vector = CandidateVector(config, spec)
-        self.dense = dense_layers(config.dense, spec.width("summary" if config.reduction == "summary" else "states"))
-        self.normalise = config.normalise == "both"
+        self.dense = dense_layers(config.dense, spec.width("summary" if config.pooling == "summary" else "states"))
+        self.normalize = config.normalize == "both"
         self.cosine = config.similarity == "cosine"
 
     def context(self, hidden: Hidden) -> Contexts:
-        vectors = self.dense(self.reduce(hidden))
-        return Contexts((F.normalize(vectors, dim=-1) if self.normalise else vectors)[:, None])
+        vectors = self.dense(self.pool(hidden))
+        return Contexts((F.normalize(vectors, dim=-1) if self.normalize else vectors)[:, None])
 
     def candidate(self, hidden: Hidden) -> Tensor:
-        return self.vector.lengthen(self.dense(self.vector.reduce(hidden)))
+        return self.vector.lengthen(self.dense(self.vector.pool(hidden)))
 
     def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
         return self.stored_score(contexts, self.stored(candidates))

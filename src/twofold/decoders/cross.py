@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twofold.config import DecoderPart, RankingPart, kind_of
-from twofold.layers.ranking import Reduce, means_of_both
+from twofold.layers.ranking import Pooling, means_of_both
 from twofold.types import Contexts, DecoderConfig, Hidden, HiddenSpec, RankingHead, Vocabulary
 
 
@@ -21,7 +21,7 @@ class Config(RankingPart):
 
     joined: ClassVar[bool] = True
 
-    reduction: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
+    pooling: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
     """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary; or both,
     the mean states of the two texts, brought to one length, and their product."""
     compare: DecoderPart | None = None
@@ -38,7 +38,7 @@ class Config(RankingPart):
             raise ValueError(f"compare: '{kind_of(self.compare)}' does not rank texts read apart; use bi or poly")
 
     def needs(self) -> frozenset[str]:
-        own = frozenset(["summary"] if self.reduction == "summary" else ["states", "finish"])
+        own = frozenset(["summary"] if self.pooling == "summary" else ["states", "finish"])
         return own if self.compare is None else own | cast(DecoderConfig, self.compare).needs()
 
     def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> CrossEncoder:
@@ -50,9 +50,9 @@ class CrossEncoder(RankingHead):
 
     def __init__(self, config: Config, spec: HiddenSpec, vocabulary: Vocabulary) -> None:
         super().__init__()
-        width = spec.width("summary" if config.reduction == "summary" else "states")
-        self.reduce = None if config.reduction == "both" else Reduce(config.reduction, spec)
-        self.output = nn.Linear(width if self.reduce else 3 * width, 1, bias=False)  # a bias is the same for all
+        width = spec.width("summary" if config.pooling == "summary" else "states")
+        self.pool = None if config.pooling == "both" else Pooling(config.pooling, spec)
+        self.output = nn.Linear(width if self.pool else 3 * width, 1, bias=False)  # a bias is the same for all
         nn.init.normal_(self.output.weight, std=0.02 if config.compare is None else 0.0)
         self.compares = config.compare is not None
         if config.compare is not None:
@@ -60,8 +60,8 @@ class CrossEncoder(RankingHead):
             self.log_trust = nn.Parameter(torch.zeros(()))
 
     def joint(self, hidden: Hidden) -> Tensor:
-        if self.reduce:
-            vectors: Tensor = self.reduce(hidden)
+        if self.pool:
+            vectors: Tensor = self.pool(hidden)
         else:
             first, second = (F.normalize(one, dim=-1) * math.sqrt(one.shape[-1]) for one in means_of_both(hidden))
             vectors = torch.cat([first, second, first * second], -1)  # each value about as large as one

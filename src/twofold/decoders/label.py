@@ -1,4 +1,4 @@
-"""Says what a text or a picture is: one label, several, or a number."""
+"""Says what a text or an image is: one label, several, or a number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from twofold.config import DecoderPart, Writes
 from twofold.layers.heads import Head
-from twofold.layers.ranking import Reduce, Reduction, means_of_both
+from twofold.layers.ranking import Pooling, PoolingKind, means_of_both
 from twofold.results import Weighed
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, Target
 
@@ -24,7 +24,7 @@ class Config(DecoderPart):
     writes: ClassVar[Writes] = "label"
     answers: Literal["one", "many", "number"] = "one"
     """Exactly one label, any number of them, or a number such as a similarity."""
-    reduction: Reduction = "mean"
+    pooling: PoolingKind = "mean"
     """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
     compare: Literal["none", "cosine", "features"] = "none"
     """Over two texts: what their means tell. cosine: how near they are is all that counts, and a backbone that was made
@@ -37,11 +37,11 @@ class Config(DecoderPart):
     """With one label: how much of the probability is spread over all of them."""
 
     def __post_init__(self) -> None:
-        if self.compare == "cosine" and (self.reduction != "mean" or self.hidden):
-            raise ValueError("compare: cosine reads nothing but the cosine of two means; leave out reduction, hidden")
+        if self.compare == "cosine" and (self.pooling != "mean" or self.hidden):
+            raise ValueError("compare: cosine reads nothing but the cosine of two means; leave out pooling, hidden")
 
     def needs(self) -> frozenset[str]:
-        reduced = ["summary"] if self.reduction == "summary" else ["states", "finish"]
+        reduced = ["summary"] if self.pooling == "summary" else ["states", "finish"]
         return frozenset(reduced if self.compare == "none" else [*reduced, "states"])
 
     def build(self, spec: HiddenSpec, output: Classes | Numbers) -> LabelDecoder:
@@ -56,8 +56,8 @@ class LabelDecoder(Decoder):
         self.config, self.numbers = config, output if isinstance(output, Numbers) else None
         families = {"one": "labels", "many": "label_sets", "number": "numbers"}
         self.metrics = ("loss", families[config.answers])
-        self.reduce = Reduce(config.reduction, spec)
-        width = spec.width("summary" if config.reduction == "summary" else "states")
+        self.pool = Pooling(config.pooling, spec)
+        width = spec.width("summary" if config.pooling == "summary" else "states")
         if config.compare == "features":
             width += 3 * spec.width("states") + 1
         outputs = 1 if isinstance(output, Numbers) else len(output)
@@ -98,13 +98,13 @@ class LabelDecoder(Decoder):
     def _vector(self, hidden: Hidden) -> Tensor:
         """(rows, width of the head)"""
         if self.config.compare == "none":
-            return self.reduce(hidden)  # type: ignore[no-any-return]
+            return self.pool(hidden)  # type: ignore[no-any-return]
         first, second = (F.normalize(mean, dim=-1) for mean in means_of_both(hidden))
         common, apart = first * second, first - second
         cosine = common.sum(-1, keepdim=True)
         if self.config.compare == "cosine":
             return cosine
-        return torch.cat([self.reduce(hidden), common, apart, apart.abs(), cosine], -1)
+        return torch.cat([self.pool(hidden), common, apart, apart.abs(), cosine], -1)
 
     def _start_at_the_cosine(self) -> None:
         """Numbers, here of mean 0 and deviation 1, start as cosines would that are spread evenly from 0 to 1."""

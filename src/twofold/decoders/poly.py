@@ -18,7 +18,7 @@ from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
 
 @dataclass(frozen=True)
 class Config(VectorSettings, RankingPart):
-    """Settings of the poly-encoder; reduction is that of the candidate."""
+    """Settings of the poly-encoder; pooling is that of the candidate."""
 
     codes: int = 16
     """How many vectors stand for a context: m."""
@@ -34,14 +34,14 @@ class Config(VectorSettings, RankingPart):
     """With multihead: how many."""
 
     def needs(self) -> frozenset[str]:
-        return self.reduction_needs() | {"states", "finish"}
+        return self.pooling_needs() | {"states", "finish"}
 
     def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> PolyEncoder:
         width = spec.width("states")
         if self.attention == "multihead" and width % self.heads:
             raise TwofoldError(f"decoder.heads: a width of {width} cannot be shared by {self.heads} heads")
-        if self.reduction == "summary" and spec.width("summary") != width:
-            raise TwofoldError("decoder.reduction: the encoder's summary is not as wide as its states; use mean")
+        if self.pooling == "summary" and spec.width("summary") != width:
+            raise TwofoldError("decoder.pooling: the encoder's summary is not as wide as its states; use mean")
         return PolyEncoder(self, spec)
 
 
@@ -59,7 +59,7 @@ class PolyEncoder(RankingHead):
         self.beta = 1 / math.sqrt(width) if config.attention == "scaled" else 1.0
         self.heads = Heads(width, config.heads) if config.attention == "multihead" else None
         self.vector = CandidateVector(config, spec)
-        self.normalise = config.normalise == "both"
+        self.normalize = config.normalize == "both"
 
     def context(self, hidden: Hidden) -> Contexts:
         states, mask = hidden.need("states"), hidden.mask
@@ -69,7 +69,7 @@ class PolyEncoder(RankingHead):
         else:
             vectors, there = self._first(states, mask)
         vectors = finished(vectors, hidden)
-        return Contexts(F.normalize(vectors, dim=-1) if self.normalise else vectors, there)
+        return Contexts(F.normalize(vectors, dim=-1) if self.normalize else vectors, there)
 
     def candidate(self, hidden: Hidden) -> Tensor:
         return self.vector(hidden)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Paints a class for each pixel: from the coarsest map back to the picture's size, with the finer maps on the way."""
+"""Paints a class for each pixel: from the coarsest map back to the image's size, with the finer maps on the way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from twofold.config import DecoderPart, Writes
 from twofold.errors import TwofoldError
-from twofold.layers.convolutions import Activation, Convolution, PictureNorm
+from twofold.layers.convolutions import Activation, Convolution, ImageNorm
 from twofold.results import Painted
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
 
@@ -28,7 +28,7 @@ class Config(DecoderPart):
     """Whether each scale also reads the encoder's map of that scale."""
     convolutions: int = 2
     """How many follow each doubling."""
-    norm: PictureNorm = "batch"
+    norm: ImageNorm = "batch"
     """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
     activation: Activation = "relu"
     """What follows each convolution."""
@@ -41,7 +41,7 @@ class Config(DecoderPart):
     focal_power: float = 2.0
     """How much less: (1 - probability) to this power."""
     dice: float = 0.0
-    """Weight of the Dice loss: one minus the overlap of each class in each picture that shows it."""
+    """Weight of the Dice loss: one minus the overlap of each class in each image that shows it."""
     class_weights: tuple[float, ...] | None = None
     """How much each class counts in cross-entropy and focal loss; all alike unless given."""
 
@@ -92,7 +92,7 @@ class UNetDecoder(Decoder):
         widths = config.widths or (*reversed(finer), *(max(8, spec.channels()[0] >> (n + 1)) for n in range(doublings)))
         skipped = [*(reversed(finer) if config.skips else [0] * len(finer)), *[0] * doublings]
         if len(widths) != len(skipped):
-            raise TwofoldError(f"decoder.widths: {len(skipped)} doublings lead to the picture, not {len(widths)}")
+            raise TwofoldError(f"decoder.widths: {len(skipped)} doublings lead to the image, not {len(widths)}")
         if config.class_weights and len(config.class_weights) != len(classes):
             raise TwofoldError(
                 f"decoder.class_weights: {len(config.class_weights)} for {len(classes)} classes; "
@@ -123,7 +123,7 @@ class UNetDecoder(Decoder):
         return int(target.mask.sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        """A sum over the pixels that count; each picture's Dice counts as often as it has pixels."""
+        """A sum over the pixels that count; each image's Dice counts as often as it has pixels."""
         config, scores = self.config, self.forward(hidden).float()
         right = target.tokens.masked_fill(~target.mask, -100)
         assert isinstance(self.class_weights, Tensor)
@@ -150,12 +150,12 @@ class UNetDecoder(Decoder):
 
 
 def _dice(chances: Tensor, target: Target) -> Tensor:
-    """(rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that a picture shows."""
+    """(rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that an image shows."""
     tokens, counts = target.tokens.flatten(1), target.mask.flatten(1).to(chances.dtype)
     found = chances.flatten(2)
     none = found.new_zeros(found.shape[:2])
     both = none.scatter_add(1, tokens, found.gather(1, tokens[:, None])[:, 0] * counts)
     right = none.scatter_add(1, tokens, counts)
     sizes = (found @ counts[:, :, None])[:, :, 0] + right
-    overlap = 2 * both / sizes.clamp(min=1e-6)  # 0 of a class that a picture does not show
+    overlap = 2 * both / sizes.clamp(min=1e-6)  # 0 of a class that an image does not show
     return 1 - overlap.sum(1) / (right > 0).sum(1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""A convolutional network that reads a picture in stages, each half as fine as the one before."""
+"""A convolutional network that reads an image in stages, each half as fine as the one before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from twofold.config import EncoderPart
-from twofold.layers.convolutions import Activation, Convolution, PictureNorm, Residual, channels_last, read_pyramid
+from twofold.layers.convolutions import Activation, Convolution, ImageNorm, Residual, channels_last, read_pyramid
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 
@@ -16,14 +16,14 @@ from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 class Config(EncoderPart):
     """Settings of the convolutional encoder."""
 
-    reads: ClassVar[Literal["text", "picture"]] = "picture"
+    reads: ClassVar[Literal["text", "image"]] = "image"
     widths: tuple[int, ...] = (32, 64, 128, 256)
     """Channels of each stage, from fine to coarse."""
     blocks: int = 2
     """Pairs of convolutions in a stage, each with a way around it."""
     stem: Literal[1, 2, 4] = 2
     """How many pixels high and wide a place of the finest map is."""
-    norm: PictureNorm = "batch"
+    norm: ImageNorm = "batch"
     """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
     activation: Activation = "relu"
     """What follows each convolution."""
@@ -66,7 +66,7 @@ class ConvnetEncoder(Encoder):
             before = width
 
     def forward(self, batch: Batch) -> Hidden:
-        pixels = batch.picture()
+        pixels = batch.image()
         found: Tensor = self.stem(channels_last(pixels))
         maps = []
         for stage in self.stages:

@@ -1,4 +1,4 @@
-"""A network of the `timm` package that reads a picture: its name is enough, its weights may come from a file."""
+"""A network of the `timm` package that reads an image: its name is enough, its weights may come from a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
 class Config(EncoderPart):
     """Settings of a network from timm."""
 
-    reads: ClassVar[Literal["text", "picture"]] = "picture"
+    reads: ClassVar[Literal["text", "image"]] = "image"
     name: str = "resnet18"
     """Its name there; it must give maps that halve from one to the next, as resnet18, convnext_tiny, ... do."""
     weights: str | None = None
@@ -58,7 +58,7 @@ class Config(EncoderPart):
         if self.channels is not None:
             return self
         about = _network(self.name).feature_info
-        strides = about.reduction()
+        strides = about.pooling()
         if any(after != 2 * before for before, after in pairwise(strides)) or strides[0] not in (1, 2, 4):
             raise TwofoldError(f"encoder.name={self.name}: its maps do not halve from one to the next ({strides})")
         return dataclasses.replace(self, channels=tuple(about.channels()), stride=strides[0])
@@ -109,7 +109,7 @@ class TimmEncoder(Encoder):
         return [level for level in found if level]
 
     def forward(self, batch: Batch) -> Hidden:
-        pixels = batch.picture()
+        pixels = batch.image()
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             maps: list[Tensor] = self.network(channels_last(pixels))
         return read_pyramid(tuple(maps), pixels, self.needs, self.dropout if self.training else 0.0)

@@ -1,4 +1,4 @@
-"""A vision Transformer: patches of a picture, and perhaps the beginning of a text, all of which see each other."""
+"""A vision Transformer: patches of an image, and perhaps the beginning of a text, all of which see each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from twofold.config import EncoderPart
 from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
-from twofold.layers.convolutions import Convolution, PictureNorm, channels_last
+from twofold.layers.convolutions import Convolution, ImageNorm, channels_last
 from twofold.layers.dropout import dropout
 from twofold.layers.positions import sinusoids
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
@@ -22,15 +22,15 @@ from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 class Config(BlockSettings, EncoderPart):
     """Settings of the vision Transformer."""
 
-    reads: ClassVar[Literal["text", "picture"]] = "picture"
+    reads: ClassVar[Literal["text", "image"]] = "image"
     patch: int = 16
-    """Height and width of a patch in pixels; a picture that patches do not divide is brought to the nearest size."""
+    """Height and width of a patch in pixels; an image that patches do not divide is brought to the nearest size."""
     stem: Literal["linear", "convolutions"] = "linear"
-    """What a patch passes through: one linear map, or convolutions that halve the picture until patches are left."""
-    stem_norm: PictureNorm = "batch"
+    """What a patch passes through: one linear map, or convolutions that halve the image until patches are left."""
+    stem_norm: ImageNorm = "batch"
     """With convolutions: BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
     prefix: bool = False
-    """Whether the beginning of a text can be read together with the picture."""
+    """Whether the beginning of a text can be read together with the image."""
     grid: int = 64
     """With learned positions: the most rows and columns of patches."""
 
@@ -41,9 +41,7 @@ class Config(BlockSettings, EncoderPart):
         if self.positions == "sinusoidal" and self.width % 4:
             raise ValueError(f"sinusoidal positions of rows and columns need a width of a multiple of 4: {self.width}")
         if self.stem == "convolutions" and self.patch & (self.patch - 1):
-            raise ValueError(
-                f"stem: convolutions halve the picture, so patch must be 1, 2, 4, 8, ..., not {self.patch}"
-            )
+            raise ValueError(f"stem: convolutions halve the image, so patch must be 1, 2, 4, 8, ..., not {self.patch}")
 
     def spec(self) -> HiddenSpec:
         return HiddenSpec(states=self.width, summary=self.width)
@@ -70,7 +68,7 @@ class VisionTransformer(Encoder):
         self.norm = config.make_last_norm()
 
     def forward(self, batch: Batch) -> Hidden:
-        pixels = batch.picture()
+        pixels = batch.image()
         patches: Tensor = self.stem(channels_last(self._divided(pixels)))  # (rows, width, patch rows, patch columns)
         grid = (patches.shape[2], patches.shape[3])
         states = (patches + self._positions(grid, patches)).flatten(2).transpose(1, 2)
@@ -90,7 +88,7 @@ class VisionTransformer(Encoder):
         return Hidden(mask=mask, states=kept, summary=summary, size=(pixels.shape[2], pixels.shape[3]), grid=grid)
 
     def _divided(self, pixels: Tensor) -> Tensor:
-        """The pictures in a size that the patches divide."""
+        """The images in a size that the patches divide."""
         patch, sides = self.config.patch, pixels.shape[2:]
         wanted = [max(1, round(side / patch)) * patch for side in sides]
         if self.config.positions == "learned":

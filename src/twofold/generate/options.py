@@ -18,7 +18,7 @@ class GenerateOptions:
     n_best: int = 1
     """How many finished hypotheses are returned for each row, at most `beam`."""
     length_penalty: float = 1.0
-    """A hypothesis is ranked by log-probability / length^penalty: 0 favours short ones, 1 takes the mean."""
+    """A hypothesis is ranked by log-probability / length^penalty: 0 favors short ones, 1 takes the mean."""
     no_repeat: int = 0
     """No sequence of this many tokens is written twice; 0 allows all."""
     max_length: int | None = None

@@ -113,15 +113,15 @@ class Bounds:
         self.longest = float(longest.sum())
         # What float32 can lose in a dot product of this width, in the softmax over the vectors, and here.
         self.margin = np.float32((groups.shape[2] + groups.shape[1] + 64) * 2.0**-23 * self.longest)
-        centres = self.vectors.sum(1)
-        sizes = np.sqrt(np.einsum("gw,gw->g", centres, centres))
+        centers = self.vectors.sum(1)
+        sizes = np.sqrt(np.einsum("gw,gw->g", centers, centers))
         none = sizes <= 1e-6 * longest  # vectors that cancel out: any direction will do
-        centres[none], sizes[none] = self.vectors[none, 0], lengths[none, 0]
-        centres /= np.maximum(sizes, TINY)[:, None]
-        shares = np.einsum("gvw,gw->gv", self.vectors, centres)
-        away = self.vectors - shares[..., None] * centres[:, None]
+        centers[none], sizes[none] = self.vectors[none, 0], lengths[none, 0]
+        centers /= np.maximum(sizes, TINY)[:, None]
+        shares = np.einsum("gvw,gw->gv", self.vectors, centers)
+        away = self.vectors - shares[..., None] * centers[:, None]
         across = np.sqrt(np.einsum("gvw,gvw->gv", away, away))
-        self.centres = Directions.of(centres)
+        self.centers = Directions.of(centers)
         self.balls = np.stack([_down(shares.min(1)), _up(shares.max(1)), _up(across.max(1))], 1)
 
     def of(self, small: Small, start: int, stop: int) -> Floats:
@@ -129,7 +129,7 @@ class Bounds:
         steps, errors, norms = small.steps[start:stop], small.errors[start:stop], small.norms[start:stop]
         total = self.margin * norms
         dots = np.empty(stop - start, np.int32)
-        for integers, worth, ball in zip(self.centres.integers, self.centres.worth, self.balls, strict=True):
+        for integers, worth, ball in zip(self.centers.integers, self.centers.worth, self.balls, strict=True):
             products(small.integers[start:stop], integers, dots)
             add_ceiling(dots, steps, errors, norms, worth, ball, total)
         return total

@@ -62,13 +62,13 @@ def products_of(small: Integers, rows: Integers, directions: Integers, out: Inte
 
 # Sums may be taken in another order: what that changes is inside the bounds' margin.
 @compiled(fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
-def add_ceiling(dots: Integers, steps: Any, errors: Any, norms: Any, centre: Any, ball: Any, total: Any) -> None:
+def add_ceiling(dots: Integers, steps: Any, errors: Any, norms: Any, center: Any, ball: Any, total: Any) -> None:
     """Add to `total` how large the dot product with any vector of a ball can be.
 
-    centre: what an integer of the direction is worth, and its error. ball: the least and the largest share of the
+    center: what an integer of the direction is worth, and its error. ball: the least and the largest share of the
     vectors along the direction, and how far they stand from it.
     """
-    step, lost = centre[0], centre[1]
+    step, lost = center[0], center[1]
     least, most, apart = ball[0], ball[1], ball[2]
     for row in range(len(dots)):
         norm = norms[row]

@@ -23,9 +23,9 @@ from twofold.index.bounds import Floats, main_directions
 from twofold.index.shard import STORED, Fresh, Kept, Shard, ShardRecord, write_shard
 from twofold.index.store import BUILDING, FILE, LOCK, READY, SHARDS, WAIT, Book, Entry
 from twofold.index.version import VERSION
-from twofold.locks import HeldError, held
 from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
+from twofold.storage.locks import HeldError, held
 
 AT_A_TIME = 4096
 """Texts that are read and written as one shard before they count: what a kill can cost."""

@@ -1,4 +1,4 @@
-"""The layers of networks that read pictures: convolutions with their norms, and ways around them."""
+"""The layers of networks that read images: convolutions with their norms, and ways around them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from twofold.layers.dropout import dropout
 from twofold.types import Hidden
 
-PictureNorm = Literal["batch", "group"]
+ImageNorm = Literal["batch", "group"]
 Activation = Literal["relu", "silu", "gelu"]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu_, "silu": F.silu, "gelu": F.gelu}
 _GROUP = 8
-"""Channels that GroupNorm normalises together."""
+"""Channels that GroupNorm normalizes together."""
 _NARROW = 16
 """Below so many channels the gradient of a 1×1 convolution with a stride ends the process (torch 2.13, oneDNN, AVX-512)
 where maps are large; there the pixels that count are taken first, which gives the same."""
 
 
-class PictureBatchNorm(nn.BatchNorm2d):
-    """BatchNorm over the pixels of all pictures; a single pixel has no spread, so it is held against what was seen."""
+class ImageBatchNorm(nn.BatchNorm2d):
+    """BatchNorm over the pixels of all images; a single pixel has no spread, so it is held against what was seen."""
 
     def forward(self, maps: Tensor) -> Tensor:
         if self.training and maps.numel() == maps.shape[1]:
@@ -31,10 +31,10 @@ class PictureBatchNorm(nn.BatchNorm2d):
         return super().forward(maps)
 
 
-def picture_norm(kind: PictureNorm, channels: int) -> nn.Module:
+def image_norm(kind: ImageNorm, channels: int) -> nn.Module:
     """BatchNorm, or GroupNorm where the gradients of parts of a batch must add up to those of the whole."""
     if kind == "batch":
-        return PictureBatchNorm(channels)
+        return ImageBatchNorm(channels)
     return nn.GroupNorm(channels // _GROUP if channels % _GROUP == 0 else 1, channels)
 
 
@@ -45,14 +45,14 @@ class Convolution(nn.Module):
         self,
         channels: int,
         width: int,
-        norm: PictureNorm,
+        norm: ImageNorm,
         activation: Activation | None,
         size: int = 3,
         stride: int = 1,
     ) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)
-        self.norm = picture_norm(norm, width)
+        self.norm = image_norm(norm, width)
         self.activation = activation
         nn.init.kaiming_normal_(self.convolution.weight, mode="fan_out", nonlinearity="relu")
 
@@ -71,7 +71,7 @@ class Convolution(nn.Module):
 class Residual(nn.Module):
     """Two convolutions and a way around them (He et al., 2015)."""
 
-    def __init__(self, channels: int, width: int, norm: PictureNorm, activation: Activation, stride: int = 1) -> None:
+    def __init__(self, channels: int, width: int, norm: ImageNorm, activation: Activation, stride: int = 1) -> None:
         super().__init__()
         self.first = Convolution(channels, width, norm, activation, stride=stride)
         self.second = Convolution(width, width, norm, None)

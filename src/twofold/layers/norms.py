@@ -1,4 +1,4 @@
-"""Normalisation over the width: of each position by itself, or of each feature over all real positions."""
+"""Normalization over the width: of each position by itself, or of each feature over all real positions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def make_norm(kind: NormKind, width: int) -> LayerNorm | BatchNorm:
 
 
 class LayerNorm(nn.LayerNorm):
-    """Normalises each position by itself; padding cannot matter."""
+    """Normalizes each position by itself; padding cannot matter."""
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         return super().forward(states)
 
 
 class BatchNorm(nn.Module):
-    """Normalises each feature over all real positions of the batch; running statistics serve when not training."""
+    """Normalizes each feature over all real positions of the batch; running statistics serve when not training."""
 
     mean: Tensor
     variance: Tensor

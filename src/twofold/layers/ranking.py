@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from twofold.errors import did_you_mean
 from twofold.types import Hidden, HiddenSpec
 
-Reduction = Literal["first", "last", "mean", "mean_sqrt", "weighted_mean", "max", "attention", "summary"]
+PoolingKind = Literal["first", "last", "mean", "mean_sqrt", "weighted_mean", "max", "attention", "summary"]
 BLOCK = 1 << 22
 """The most dot products, contexts × codes × candidates, that are held at a time."""
 
@@ -23,14 +23,14 @@ BLOCK = 1 << 22
 class VectorSettings:
     """How a text becomes one vector, and how long that vector is."""
 
-    reduction: Reduction = "mean"
+    pooling: PoolingKind = "mean"
     """One vector out of the states: the first (the last of a causal encoder), the last, their mean, their sum over the
     root of their number, their mean weighted by position, their largest values, their mean weighted by one trainable
     query, or the encoder's own summary."""
-    normalise: Literal["none", "candidates", "both"] = "both"
+    normalize: Literal["none", "candidates", "both"] = "both"
     """Which side's vectors are brought to length one; candidates are then multiplied by `scale`."""
     scale: float = 20.0
-    """What normalised candidates are multiplied by, at the start of a training."""
+    """What normalized candidates are multiplied by, at the start of a training."""
     learn_scale: bool = True
     """Whether the scale learns."""
     output_scale: float = 1.0
@@ -40,15 +40,15 @@ class VectorSettings:
         if self.scale <= 0 or self.output_scale <= 0:
             raise ValueError("scale and output_scale must be above 0")
 
-    def reduction_needs(self) -> frozenset[str]:
-        """The fields of `Hidden` that the reduction reads."""
-        return frozenset(["summary"] if self.reduction == "summary" else ["states", "finish"])
+    def pooling_needs(self) -> frozenset[str]:
+        """The fields of `Hidden` that the pooling reads."""
+        return frozenset(["summary"] if self.pooling == "summary" else ["states", "finish"])
 
 
-class Reduce(nn.Module):
+class Pooling(nn.Module):
     """A text's states as one vector."""
 
-    def __init__(self, kind: Reduction, spec: HiddenSpec) -> None:
+    def __init__(self, kind: PoolingKind, spec: HiddenSpec) -> None:
         super().__init__()
         self.kind, self.causal = kind, spec.causal
         self.query = nn.Parameter(torch.zeros(spec.width("states"))) if kind == "attention" else None
@@ -84,19 +84,19 @@ class CandidateVector(nn.Module):
 
     def __init__(self, settings: VectorSettings, spec: HiddenSpec) -> None:
         super().__init__()
-        self.reduce = Reduce(settings.reduction, spec)
-        self.normalise = settings.normalise != "none"
-        learns = settings.learn_scale and self.normalise
+        self.pool = Pooling(settings.pooling, spec)
+        self.normalize = settings.normalize != "none"
+        learns = settings.learn_scale and self.normalize
         self.log_scale = nn.Parameter(torch.tensor(math.log(settings.scale))) if learns else None
         self.scale = settings.scale
 
     def forward(self, hidden: Hidden) -> Tensor:
         """(rows, width)"""
-        return self.lengthen(self.reduce(hidden))
+        return self.lengthen(self.pool(hidden))
 
     def lengthen(self, vectors: Tensor) -> Tensor:
         """Reduced vectors at the length that is stored."""
-        if not self.normalise:
+        if not self.normalize:
             return vectors
         scale = self.scale if self.log_scale is None else self.log_scale.exp()
         return F.normalize(vectors, dim=-1) * scale

@@ -11,7 +11,7 @@ from typing import Literal, cast
 from twofold.config import DecoderPart, EncoderPart, RankingPart, kind_of, kinds, part_config
 from twofold.data.corruption import Noise
 from twofold.data.fields import SOURCE, TooLong
-from twofold.data.views import PictureSettings
+from twofold.data.views import ImageSettings
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
 from twofold.types import DecoderConfig
@@ -32,7 +32,7 @@ class DecoderSlot:
 
     part: DecoderPart
     target: str | tuple[str, ...]
-    """The column it learns from; of a picture's captions, perhaps several; of a tree those of heads and relations."""
+    """The column it learns from; of an image's captions, perhaps several; of a tree those of heads and relations."""
     weight: float = 1.0
     """What its loss is multiplied by."""
 
@@ -75,8 +75,8 @@ class ModelConfig:
     tie_embeddings: bool = False
     """Whether all parts share one table of token vectors."""
     generate: GenerateOptions = field(default_factory=GenerateOptions)
-    picture: PictureSettings | None = None
-    """How pictures are read, where it reads pictures."""
+    image: ImageSettings | None = None
+    """How images are read, where it reads images."""
     mask: MaskSettings | None = None
     """What the numbers of a mask stand for, where it paints masks."""
     frame: bool = False
@@ -96,9 +96,9 @@ class ModelConfig:
     """Whether each of two texts is read by itself."""
 
     def tokenizers(self) -> set[str]:
-        """The names of the tokenizers it needs; a text that is read with a picture is cut as what is written."""
+        """The names of the tokenizers it needs; a text that is read with an image is cut as what is written."""
         writing = {name for name, slot in self.decoders.items() if slot.part.writes == "text"}
-        return writing if self.encoder.reads == "picture" else {SOURCE, *writing}
+        return writing if self.encoder.reads == "image" else {SOURCE, *writing}
 
     def needs(self) -> frozenset[str]:
         """The fields of `Hidden` that some decoder reads."""
@@ -115,21 +115,21 @@ class ModelConfig:
             if slot.part.writes == "mask" and not self.mask:
                 raise TwofoldError(f"the decoder '{kind_of(slot.part)}' paints masks; name their classes: data.classes")
             self._check_target(name, slot)
-        if self.encoder.reads == "picture" and not self.picture:
-            raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads pictures, and no text")
+        if self.encoder.reads == "image" and not self.image:
+            raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads images, and no text")
         self._check_source()
 
     def _check_target(self, name: str, slot: DecoderSlot) -> None:
         kind, writes = kind_of(slot.part), slot.part.writes
         if not slot.target and writes != "tokens":
             raise TwofoldError(f"recipe.decoders.{name}: the decoder '{kind}' needs a column to learn from: target")
-        if self.encoder.reads == "picture" and writes in (*OF_WORDS, "tokens"):
-            raise TwofoldError(f"the decoder '{kind}' looks at words, and the encoder reads pictures")
+        if self.encoder.reads == "image" and writes in (*OF_WORDS, "tokens"):
+            raise TwofoldError(f"the decoder '{kind}' looks at words, and the encoder reads images")
         if writes == "tree":
             if isinstance(slot.target, str) or len(slot.target) != 2:
                 raise TwofoldError(f"the decoder '{kind}' needs two columns: target: [heads, relations]")
-        elif not isinstance(slot.target, str) and (self.encoder.reads, writes) != ("picture", "text"):
-            raise TwofoldError(f"target: {_and(list(slot.target))}, but only a picture's captions have many columns")
+        elif not isinstance(slot.target, str) and (self.encoder.reads, writes) != ("image", "text"):
+            raise TwofoldError(f"target: {_and(list(slot.target))}, but only an image's captions have many columns")
         if writes == "label" and getattr(slot.part, "compare", "none") != "none" and isinstance(self.source, str):
             raise TwofoldError(f"the decoder '{kind}' compares two texts: source: [a, b]")
         one_of_two = writes == "label" and getattr(slot.part, "answers", "one") == "one"
@@ -140,7 +140,7 @@ class ModelConfig:
 
     def _check_source(self) -> None:
         writes = {slot.part.writes for slot in self.decoders.values()}
-        if not isinstance(self.source, str) and (len(self.source) != 2 or self.encoder.reads == "picture"):
+        if not isinstance(self.source, str) and (len(self.source) != 2 or self.encoder.reads == "image"):
             raise TwofoldError(f"source: {_and(list(self.source))}; one column, or two that are read as one text")
         if writes & set(OF_WORDS) and writes - {*OF_WORDS, "label"}:
             raise TwofoldError(
@@ -154,9 +154,9 @@ class ModelConfig:
             raise TwofoldError(
                 "apart: nothing would tell the two texts from each other; decoder.compare: cosine, features"
             )
-        ends = [getattr(slot.part, "reduction", None) for slot in self.decoders.values()]
+        ends = [getattr(slot.part, "pooling", None) for slot in self.decoders.values()]
         if self.apart and (end := next((one for one in ends if one in ("first", "last")), None)):
-            raise TwofoldError(f"apart: two texts that are read apart have no {end} token in common; reduction: mean")
+            raise TwofoldError(f"apart: two texts that are read apart have no {end} token in common; pooling: mean")
         if self.noise and writes != {"text"}:
             raise TwofoldError("noise is for decoders that write texts")
 
@@ -218,7 +218,7 @@ class RankerConfig:
         if not isinstance(self.decoder, RankingPart):
             raise TwofoldError(f"the decoder '{kind_of(self.decoder)}' does not rank")
         if self.encoder.reads != "text":
-            raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads pictures, and rankers read texts")
+            raise TwofoldError(f"the encoder '{kind_of(self.encoder)}' reads images, and rankers read texts")
         check_fit(self.encoder, self.decoder)
 
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from twofold.data.corruption import Corruption
 from twofold.data.fields import SOURCE, SourceField, TextField
+from twofold.data.image_fields import CaptionField, ImageField, MaskField
 from twofold.data.labels import LabelField
 from twofold.data.pairs import ApartField, PairField
-from twofold.data.picture_fields import CaptionField, MaskField, PictureField
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.data.words import MOST_TREE_WORDS, TagsField, TreeField, WordsField
 from twofold.errors import TwofoldError
@@ -22,9 +22,9 @@ MASKED = 0.15
 """The share of the tokens that are to be guessed unless a recipe says (Devlin et al., 2018)."""
 
 
-def source_field(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> SourceField | PictureField:
+def source_field(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> SourceField | ImageField:
     """The column, or the two columns, that a model reads."""
-    if config.picture is None:
+    if config.image is None:
         return _text_field(config, tokenizers[SOURCE])
     prefix = None
     if getattr(config.encoder, "prefix", False):
@@ -32,7 +32,7 @@ def source_field(config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -
         if name is None:
             raise TwofoldError("encoder.prefix: no decoder writes a text that could be begun")
         prefix = TextField(BEGUN, tokenizers[name], config.max_target, config.too_long)
-    return PictureField(str(config.source), config.picture, prefix)
+    return ImageField(str(config.source), config.image, prefix)
 
 
 def _text_field(config: ModelConfig, tokenizer: TextTokenizer) -> SourceField:
@@ -81,7 +81,7 @@ def target_field(name: str, config: ModelConfig, tokenizers: Mapping[str, TextTo
         case "tree":
             return TreeField(columns[0], columns[1], source, Classes(tuple(config.classes[name])))
     text = TextField(columns[0], tokenizers[name], config.max_target, config.too_long)
-    return CaptionField(columns, text, source.refuse) if isinstance(source, PictureField) else text
+    return CaptionField(columns, text, source.refuse) if isinstance(source, ImageField) else text
 
 
 def _output(name: str, config: ModelConfig) -> Classes | Numbers:

@@ -55,7 +55,7 @@ class Learner(nn.Module):
         raise NotImplementedError
 
     def loss(self, batch: Any) -> Tensor:
-        """One number to minimise: the weighted mean losses of all decoders."""
+        """One number to minimize: the weighted mean losses of all decoders."""
         return self._weighed(self.losses(batch), self.counts(batch))
 
     def backward(self, batch: Any, counts: Mapping[str, int]) -> dict[str, Loss]:
@@ -73,7 +73,7 @@ class Learner(nn.Module):
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
 
     def _weighed(self, losses: Mapping[str, Loss], counts: Mapping[str, int]) -> Tensor:
-        # Where nothing counts, such as in pictures of no known class, the sum is 0 already.
+        # Where nothing counts, such as in images of no known class, the sum is 0 already.
         scales = {name: self.weights[name] / max(counts[name], 1) for name in losses}
         return torch.stack([loss.sum * scales[name] for name, loss in losses.items()]).sum()
 

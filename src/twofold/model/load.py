@@ -65,11 +65,11 @@ def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
 def zero_shot(name: str) -> Ranker:
     """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for."""
     if name == MULTILINGUAL:
-        return _ranker(_plain(_part("text_convnet", weights=name), _bi(reduction="summary")))
+        return _ranker(_plain(_part("text_convnet", weights=name), _bi(pooling="summary")))
     folder = _folder(name)
     sentences = read_sentence_folder(name, partial(_beside, folder))
     if sentences is None:  # a backbone of transformers, which says nothing of sentences
-        return _ranker(_plain(_part("pretrained", name=name), _bi(reduction="mean")))
+        return _ranker(_plain(_part("pretrained", name=name), _bi(pooling="mean")))
     return _of_sentences(name, folder, sentences)
 
 
@@ -82,7 +82,7 @@ def _of_sentences(name: str, folder: str, sentences: SentenceFolder) -> Ranker:
         raise TwofoldError(f"{name}: its network is in {inner}; download it and run `twofold import` on its folder")
     encoder: Any = _part("pretrained", name=str(Path(name, inner)) if inner else name)
     encoder = encoder.settled()
-    if sentences.reduction == "first" and encoder.spec().causal:
+    if sentences.pooling_kind == "first" and encoder.spec().causal:
         raise TwofoldError(f"{name}: Pooling by cls of a causal network, whose first token sees no other; {ALONE}")
     sentences.check_widths(encoder.spec().width("states"))
     weights = [_dense_weights(name, folder, module) for module in sentences.dense]
@@ -90,9 +90,9 @@ def _of_sentences(name: str, folder: str, sentences: SentenceFolder) -> Ranker:
     config = RankerConfig(
         encoder,
         _bi(
-            reduction=sentences.reduction,
+            pooling=sentences.pooling_kind,
             dense=tuple(module.dense() for module in sentences.dense),
-            normalise="both" if unit else "none",
+            normalize="both" if unit else "none",
             similarity="dot" if unit else sentences.similarity,
         ),
         max_context=sentences.limit,

@@ -1,4 +1,4 @@
-"""The model: one encoder, then one or several decoders; it learns from batches and answers texts or pictures."""
+"""The model: one encoder, then one or several decoders; it learns from batches and answers texts or images."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from twofold.config import kind_of
 from twofold.data.batches import make_target
 from twofold.data.fields import SOURCE, TextField
 from twofold.data.files import Row, Where, read_rows
-from twofold.data.picture_fields import MaskField, PictureField
-from twofold.data.pictures import read_pictures
+from twofold.data.image_fields import ImageField, MaskField
+from twofold.data.images import read_images
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import NOT_NUMBERS, TwofoldError, did_you_mean
 from twofold.generate.decoder import TextDecoder
@@ -38,7 +38,7 @@ PREDICT_TOKENS = 4096
 LEARN_ROWS = 64
 """Rows of one batch when the right answers are read as well."""
 Input = Any
-"""A text, or the turns of a dialogue, oldest first; two texts where two are read as one; words; or a picture: a path, a
+"""A text, or the turns of a dialogue, oldest first; two texts where two are read as one; words; or an image: a path, a
 Pillow image, or an array of bytes."""
 
 
@@ -47,11 +47,11 @@ class Looked:
     """Where a decoder looked as it wrote."""
 
     source: list[str]
-    """Pieces of text; none where a picture was looked at."""
+    """Pieces of text; none where an image was looked at."""
     written: list[str]
     """Pieces of text; the last one is the end symbol."""
     weights: NDArray[np.float32]
-    """(written, source), each row adding up to one; of a picture (written, rows, columns)."""
+    """(written, source), each row adding up to one; of an image (written, rows, columns)."""
 
 
 class Model(Learner):
@@ -64,7 +64,7 @@ class Model(Learner):
         self.config = config
         self.tokenizers = dict(tokenizers)
         self.source: Any = source_field(config, self.tokenizers)
-        """What is read: a `SourceField` or a `PictureField`."""
+        """What is read: a `SourceField` or a `ImageField`."""
         self._reads = source_of(self.source)
         fields = {name: target_field(name, config, self.tokenizers, self.source) for name in config.decoders}
         self._writes = {name: output_of(field) for name, field in fields.items()}
@@ -121,14 +121,14 @@ class Model(Learner):
         """Rows of a file as tensors on the model's device."""
         return self._batch(self._reads.read(rows), self._written(rows) if targets else None, range(len(rows)))
 
-    def read(self, where: Where, pictures: str | None = None) -> Iterator[Row]:
-        """The rows of a file in the form of the training data; `pictures` is where a table's pictures lie."""
-        if not isinstance(self.source, PictureField):
+    def read(self, where: Where, images: str | None = None) -> Iterator[Row]:
+        """The rows of a file in the form of the training data; `images` is where a table's images lie."""
+        if not isinstance(self.source, ImageField):
             return read_rows(where)
         masks = [field.column for field in self.targets.values() if isinstance(field, MaskField)]
         if not isinstance(where, str):
-            raise TwofoldError("pictures are named by one table, or lie in one folder")
-        return self.usable(read_pictures(where, pictures, self.source.column, masks[0] if masks else None))
+            raise TwofoldError("images are named by one table, or lie in one folder")
+        return self.usable(read_images(where, images, self.source.column, masks[0] if masks else None))
 
     def usable(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Those of the rows that can be read; what is wrong with the others is said, or is an error."""
@@ -207,11 +207,11 @@ class Model(Learner):
         report: Report | None = None,
         prefix: str | None = None,
     ) -> list[Prediction]:
-        """One prediction for each input, in order; `inputs` may be a single text, path or picture.
+        """One prediction for each input, in order; `inputs` may be a single text, path or image.
 
         prefix: how captions begin, which a model that was trained for it goes on from
         """
-        shown = isinstance(self.source, PictureField)
+        shown = isinstance(self.source, ImageField)
         single = not isinstance(inputs, list | tuple) if shown else isinstance(inputs, str)
         if not single and (isinstance(inputs, bytes | bytearray) or not isinstance(inputs, Sequence)):
             raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}; give a list")
@@ -269,7 +269,7 @@ class Model(Learner):
         decoder: str | None = None,
         prefix: str | None = None,
     ) -> Looked:
-        """Where the decoder looks at a text or a picture as it writes `output`.
+        """Where the decoder looks at a text or an image as it writes `output`.
 
         output: the tokens of a prediction, or any text, which is tokenized and of which `prefix` was given
         """
@@ -298,7 +298,7 @@ class Model(Learner):
         if prefix is not None and not prefix.strip():
             raise TwofoldError("the beginning of a text is empty; leave it out")
         if prefix:
-            field = self.source.prefix if isinstance(self.source, PictureField) else None
+            field = self.source.prefix if isinstance(self.source, ImageField) else None
             if field is None:
                 raise TwofoldError("this model reads no beginning of a text; train a `vit` with encoder.prefix=true")
             begun = {field.column: prefix}

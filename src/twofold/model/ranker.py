@@ -54,7 +54,7 @@ class Ranker(Learner):
     """Rows × longest that are read at a time while learning."""
     memory_tokens = 8192
     """A batch with more padded tokens than this is read twice while learning, so that memory does not grow with it."""
-    hardest = False
+    hard_negatives = False
     """Whether a cross-encoder that compares learns from the wrong candidates that its comparison takes for best."""
 
     def __init__(self, config: RankerConfig, tokenizer: TextTokenizer) -> None:
@@ -161,7 +161,7 @@ class Ranker(Learner):
 
     def backward(self, batch: RankingBatch, counts: Mapping[str, int]) -> dict[str, Loss]:
         """Add the gradients; a batch too large for memory is read piece by piece, twice."""
-        return {MAIN: add_gradients(self, self._harder(batch) if self.hardest else batch, 1.0 / counts[MAIN])}
+        return {MAIN: add_gradients(self, self._harder(batch) if self.hard_negatives else batch, 1.0 / counts[MAIN])}
 
     @torch.no_grad()
     def _harder(self, batch: RankingBatch) -> RankingBatch:

@@ -19,7 +19,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.layers.sizes import Shapes, built_without_memory
 from twofold.model.config import ModelConfig, RankerConfig
-from twofold.special_files import refuse_special
+from twofold.storage.special_files import refuse_special
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -43,9 +43,9 @@ class Saved:
 
     @property
     def reads(self) -> TextTokenizer | None:
-        """That of the texts which its encoder reads; what is read beside a picture is cut as what is written."""
-        beside_a_picture = getattr(self.config.encoder, "prefix", False)
-        return self.tokenizers.get(SOURCE, next(iter(self.tokenizers.values())) if beside_a_picture else None)
+        """That of the texts which its encoder reads; what is read beside an image is cut as what is written."""
+        beside_a_image = getattr(self.config.encoder, "prefix", False)
+        return self.tokenizers.get(SOURCE, next(iter(self.tokenizers.values())) if beside_a_image else None)
 
 
 def is_backbone(folder: Path) -> bool:

@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 from twofold import storage
 from twofold.config import EncoderPart
 from twofold.errors import TwofoldError
-from twofold.layers.ranking import Reduction
+from twofold.layers.ranking import PoolingKind
 from twofold.model.limits import LEAST
-from twofold.model.sentence_modules import REDUCTIONS, Misfit, Module, modes_of, module_misfits, network_misfits
+from twofold.model.sentence_modules import POOLINGS, Misfit, Module, modes_of, module_misfits, network_misfits
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 AGAIN = "copy the folder again"
@@ -66,9 +66,9 @@ class SentenceFolder:
         return next((module for module in self.modules if module.kind == "Pooling"), None)
 
     @property
-    def reduction(self) -> Reduction:
+    def pooling_kind(self) -> PoolingKind:
         assert self.pooling is not None
-        return REDUCTIONS[modes_of(self.pooling.about)[0]]
+        return POOLINGS[modes_of(self.pooling.about)[0]]
 
     @property
     def dense(self) -> list[Module]:

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from twofold.layers.ranking import ACTIVATIONS, Dense, Reduction
+from twofold.layers.ranking import ACTIVATIONS, Dense, PoolingKind
 
 NETWORKS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "ALBERT", "CamemBERT", "XLMRoBERTa", "XLNet")
 """What the module with the network is called; all but the first in folders of 2019."""
 MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken"}
 MODES |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
 """Poolings by their names of today, and what the flags of older versions end in."""
-REDUCTIONS: dict[str, Reduction] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
-REDUCTIONS |= {"mean_sqrt_len_tokens": "mean_sqrt", "weightedmean": "weighted_mean"}
+POOLINGS: dict[str, PoolingKind] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
+POOLINGS |= {"mean_sqrt_len_tokens": "mean_sqrt", "weightedmean": "weighted_mean"}
 TORCH_NAMES = {kind.__name__: name for name, kind in ACTIVATIONS.items()}
 VECTOR = "sentence_embedding"
 """What modules behind the pooling read and write unless they say otherwise."""
@@ -106,8 +106,8 @@ def module_misfits(module: Module, prompted: bool) -> list[str]:
     match module.kind:
         case "Pooling":
             modes = modes_of(about)
-            if len(modes) != 1 or modes[0] not in REDUCTIONS:
-                return [f"{module} by {' and '.join(modes)}; known is one of {', '.join(REDUCTIONS)}"]
+            if len(modes) != 1 or modes[0] not in POOLINGS:
+                return [f"{module} by {' and '.join(modes)}; known is one of {', '.join(POOLINGS)}"]
             if not about:
                 return [f"{module} without its config.json"]
             if not about.get("include_prompt", True) and prompted:

@@ -14,9 +14,9 @@ from twofold.data.batches import by_length, make_batch
 from twofold.data.conll import universal
 from twofold.data.fields import SourceField, TextField
 from twofold.data.files import Row
+from twofold.data.image_fields import CaptionField, ImageField, MaskField, Seen
+from twofold.data.image_rows import captions_target, masks_target
 from twofold.data.labels import LabelField
-from twofold.data.picture_fields import CaptionField, MaskField, PictureField, Seen
-from twofold.data.picture_rows import captions_target, masks_target
 from twofold.data.words import TagsField, TreeField, Words, WordsField
 from twofold.errors import did_you_mean
 from twofold.results import Chosen, Mask, Painted, Parsed, Prediction, Tagged, Tree, Weighed, Written
@@ -107,10 +107,10 @@ class WordsSource(TextSource):
 
 
 @dataclass(frozen=True)
-class PictureSource:
-    """Pictures, perhaps each with the beginning of a text; their pixels are read batch by batch."""
+class ImageSource:
+    """Images, perhaps each with the beginning of a text; their pixels are read batch by batch."""
 
-    field: PictureField
+    field: ImageField
 
     def read(self, rows: Sequence[Row]) -> list[Seen]:
         return self.field.see(rows)
@@ -155,7 +155,7 @@ class TextOutput(ColumnOutput):
 
 @dataclass(frozen=True)
 class CaptionOutput(TextOutput):
-    """Several texts for each picture, of which any is right."""
+    """Several texts for each image, of which any is right."""
 
     captions: CaptionField
 
@@ -183,7 +183,7 @@ class MaskOutput:
         return masks_target([self.field.source.view.see_mask(self.field.gold(row)) for row in things])
 
     def answer(self, given: Any, item: Seen, made: Painted) -> Prediction:
-        """The mask in the picture's own size; what was cut off when it was read takes the nearest class."""
+        """The mask in the image's own size; what was cut off when it was read takes the nearest class."""
         view, (height, width) = self.field.source.view, item.size
         left, top, right, bottom = view.box(item.size)
         rows = _nearest(height, top, bottom, made.pixels.shape[0])
@@ -305,11 +305,11 @@ def _words(given: Any) -> tuple[str, ...]:
     return tuple(given.split() if isinstance(given, str) else given)
 
 
-def source_of(field: SourceField | PictureField) -> Source:
+def source_of(field: SourceField | ImageField) -> Source:
     """How a model reads that column."""
     match field:
-        case PictureField():
-            return PictureSource(field)
+        case ImageField():
+            return ImageSource(field)
         case WordsField():
             return WordsSource(field)
         case _:

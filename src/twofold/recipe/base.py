@@ -16,10 +16,10 @@ from twofold.data.cache import Cache
 from twofold.data.files import Row, fingerprint
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.evaluation import metric_names
+from twofold.metrics import metric_names
 from twofold.model import Learner
 from twofold.model.saved import CONFIG, is_backbone, read
-from twofold.recipe_file import fill_environment, find_recipe, override, read_yaml, recipe_folder
+from twofold.recipe.file import fill_environment, find_recipe, override, read_yaml, recipe_folder
 from twofold.storage import sha256
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Rows
@@ -220,15 +220,15 @@ def _writes_text(content: Any) -> bool:
 
 def _kind(content: Mapping[str, Any]) -> type[Recipe]:
     """What is read and what is written make the kind of a recipe."""
-    from twofold.recipe.pictures import PictureRecipe
+    from twofold.recipe.images import ImageRecipe
     from twofold.recipe.ranking import RankingRecipe
     from twofold.recipe.text import TextRecipe
 
     encoder, decoder = (_part(role, content.get(role[:-1])) for role in ROLES)
     if isinstance(decoder, type) and issubclass(decoder, RankingPart):
         return RankingRecipe
-    if isinstance(encoder, type) and issubclass(encoder, EncoderPart) and encoder.reads == "picture":
-        return PictureRecipe
+    if isinstance(encoder, type) and issubclass(encoder, EncoderPart) and encoder.reads == "image":
+        return ImageRecipe
     return TextRecipe
 
 

@@ -14,7 +14,7 @@ from twofold.config import structure
 from twofold.errors import TwofoldError, listed
 from twofold.model.saved import CONFIG
 from twofold.recipe.base import PREPARED, Input, Recipe
-from twofold.recipe_file import read_yaml, to_yaml
+from twofold.recipe.file import read_yaml, to_yaml
 
 FREE = ("epochs", "max_steps", "patience", "save_every", "save_minutes", "memory_tokens")
 MAY_CHANGE = {f"train.{name}" for name in FREE}

@@ -16,8 +16,8 @@ from twofold.data.labels import MOST_LABELS, labels_in, number_in
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.words import begun, words_in
 from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
 from twofold.generate.options import GenerateOptions
+from twofold.metrics import evaluate
 from twofold.model import DecoderSlot, Model, ModelConfig
 from twofold.model.config import MAIN, OF_WORDS, STRANGER
 from twofold.model.limits import within_positions

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from twofold.config import DecoderPart
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
+from twofold.data.corpora import corpus_names
 from twofold.data.fields import SOURCE
 from twofold.data.files import Row
-from twofold.data.ranking import Form, RankingReader, warn_of_unread_rows
+from twofold.data.ranking import AUTO, RankingReader, warn_of_unread_rows
 from twofold.data.ranking_batches import RankingRows
 from twofold.data.ranking_columns import UNREAD
 from twofold.data.relevance import kind_of_row, warn_of_unread
-from twofold.errors import TwofoldError
-from twofold.evaluation import evaluate
-from twofold.evaluation.ranking import questions
+from twofold.errors import TwofoldError, did_you_mean
+from twofold.metrics import evaluate
+from twofold.metrics.ranking import questions
 from twofold.model import Ranker, RankerConfig, RankingLoss
 from twofold.model.limits import ranker_within_positions
 from twofold.model.sentence_folder import say_left_out
@@ -51,7 +52,7 @@ class RankingData:
     """Learn from this many rows drawn by seed instead of all."""
     skip: int = 0
     """Leave out the first so many rows drawn: those that another model learned from, to whose score this one adds."""
-    form: Form = "auto"
+    form: str = AUTO
     """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
     context: str = "context"
     """The column or key of the context: a text, or the turns of a dialogue."""
@@ -75,6 +76,8 @@ class RankingData:
             raise ValueError("train names no file")
         if self.dev and self.held_out:
             raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        if self.form != AUTO and self.form not in corpus_names():
+            raise ValueError(f"form: {self.form!r} is not known; {did_you_mean(self.form, [AUTO, *corpus_names()])}")
         check_lengths(self, "max_context", "max_candidate")
         if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
             raise ValueError("held_out_share must be above 0 and at most 1")
@@ -105,10 +108,8 @@ class RankingRecipe(Recipe):
             raise ValueError("a teacher needs loss.teacher: margin_mse or kl")
         if self.loss.teacher != "none" and getattr(self.decoder, "joined", False):
             raise ValueError("a teacher's scores are for decoders that read both sides apart, bi and poly")
-        if self.train.hardest and not getattr(self.decoder, "compare", False):
-            raise ValueError(
-                "train.hardest goes by the comparison of a cross-encoder: set decoder.compare, such as {kind: bi}"
-            )
+        if self.train.hard_negatives and not getattr(self.decoder, "compare", False):
+            raise ValueError("train.hard_negatives goes by the comparison of a cross-encoder: set decoder.compare")
 
     def check(self) -> None:
         self.model_config().check()
@@ -119,7 +120,7 @@ class RankingRecipe(Recipe):
         path = folder / PREPARED
         if not path.exists():
             prepare_rows(self.reader, self.data.train, self.mine, self.teacher, self.train.seed, path, self._learned)
-        return dataclasses.replace(self, data=dataclasses.replace(self.data, train=str(path), form="auto"))
+        return dataclasses.replace(self, data=dataclasses.replace(self.data, train=str(path), form=AUTO))
 
     def model_config(self) -> RankerConfig:
         """What the model is built from."""
@@ -144,11 +145,11 @@ class RankingRecipe(Recipe):
         if self.start:
             model.take_weights(self.start, self.start_anyway)
         model.chunk_tokens, model.memory_tokens = self.train.chunk_tokens, self.train.memory_tokens
-        model.hardest = self.train.hardest
+        model.hard_negatives = self.train.hard_negatives
         return model
 
     def cache(self, model: Ranker) -> Cache:
-        with bar("tokenising", None) as report:
+        with bar("tokenizing", None) as report:
             cache = Cache.of(self.data.train, model.columns(self.reader), report, self.reader.read)
         unread = np.flatnonzero(cache.columns["unread"].lengths)
         if len(unread):

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from twofold.errors import TwofoldError, did_you_mean
-from twofold.evaluation import metric_names
-from twofold.locks import held
+from twofold.metrics import metric_names
 from twofold.recipe.base import Recipe, Split
 from twofold.recipe.claim import TOKENIZERS, check_free, claim, record
-from twofold.recipe_file import override, recipe_names
+from twofold.recipe.file import override, recipe_names
+from twofold.storage.locks import held
 from twofold.training import processes
 from twofold.training.loop import Outcome, Trainer
 

@@ -119,7 +119,7 @@ class TextRecipe(PairRecipe):
 
     def cache(self, model: Model) -> Cache:
         fields: dict[str, Any] = {**model.source.columns(), **model.targets}
-        with bar("tokenising", None) as report:
+        with bar("tokenizing", None) as report:
             cache = Cache.of(self.data.train, fields, report)
         for name, cut in cache.cut.items():
             if cut:

@@ -77,8 +77,8 @@ def load(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
         if storage.sha256(path / name) != expected:
             raise TwofoldError(f"{path / name}: damaged, its checksum is not the one in {STATE}; {remedy}")
         groups[Path(name).stem] = tensors
-    if not {"model", "optimiser"} <= groups.keys():
-        raise TwofoldError(f"{path / STATE}: names no model or no optimiser; {remedy}")
+    if not {"model", "optimizer"} <= groups.keys():
+        raise TwofoldError(f"{path / STATE}: names no model or no optimizer; {remedy}")
     return structure(state.get("progress"), Progress, str(path / STATE)), groups
 
 

@@ -24,12 +24,12 @@ class TrainConfig:
     """Instead: batches of this many rows drawn at random, whatever their lengths."""
     accumulate: int = 1
     """How many batches make a step; the gradients are those of their union."""
-    optimiser: Literal["adamw", "adamax"] = "adamw"
+    optimizer: Literal["adamw", "adamax"] = "adamw"
     """AdamW (fused) or Adamax."""
     learning_rate: float = 1e-3
     """The highest rate of the schedule."""
     beta2: float = 0.98
-    """How long the optimiser remembers the size of gradients."""
+    """How long the optimizer remembers the size of gradients."""
     weight_decay: float = 0.01
     """Pull of matrices towards zero; norms and biases are left alone."""
     schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
@@ -38,13 +38,13 @@ class TrainConfig:
     """Steps over which the rate rises from zero."""
     warmup_share: float | None = None
     """The largest part of all steps that the warm-up may take, if there is such a limit."""
-    rates: dict[str, float] = field(default_factory=dict)
+    learning_rate_multipliers: dict[str, float] = field(default_factory=dict)
     """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}; with 0 they
     do not learn."""
     freeze: Literal["none", "encoder", "gradual"] = "none"
     """encoder: what reads stays as it is, and only what writes learns; gradual: so at first, then layer by layer from
     the top down learns too."""
-    thawed_by: float = 0.5
+    unfrozen_by: float = 0.5
     """With gradual: after what share of the training everything learns."""
     layer_decay: float = 1.0
     """What the rate is multiplied by from each layer of the encoder to the one below it."""
@@ -52,7 +52,7 @@ class TrainConfig:
     """With `plateau`: what the rate is multiplied by when an evaluation brings nothing better."""
     clip: float = 1.0
     """The largest norm of the gradients; 0 leaves them as they are."""
-    average: float = 0.0
+    ema: float = 0.0
     """Decay of a running mean of the weights, which is what is judged and saved; 0 takes the weights themselves."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the device computes it quickly, else float32."""
@@ -85,22 +85,22 @@ class TrainConfig:
             most = LARGEST_SEED if name == "seed" else MOST
             if value is not None and value > most:
                 raise ValueError(f"{name} must be at most {most}, not {value}")
-        if self.learning_rate <= 0 or not 0 <= self.average < 1 or not 0 < self.beta2 < 1:
-            raise ValueError("learning_rate must be above 0, average in [0, 1), beta2 in (0, 1)")
+        if self.learning_rate <= 0 or not 0 <= self.ema < 1 or not 0 < self.beta2 < 1:
+            raise ValueError("learning_rate must be above 0, ema in [0, 1), beta2 in (0, 1)")
         if self.clip < 0 or self.weight_decay < 0 or self.save_minutes < 0 or not 0 < self.plateau_factor <= 1:
             raise ValueError("clip, weight_decay and save_minutes must be at least 0, plateau_factor in (0, 1]")
-        if not 0 < self.thawed_by <= 1 or not 0 < self.layer_decay <= 1:
-            raise ValueError("thawed_by and layer_decay must be above 0 and at most 1")
-        if not 0 <= (self.warmup_share or 0) <= 1 or any(rate < 0 for rate in self.rates.values()):
-            raise ValueError("warmup_share must be from 0 to 1, rates at least 0")
+        if not 0 < self.unfrozen_by <= 1 or not 0 < self.layer_decay <= 1:
+            raise ValueError("unfrozen_by and layer_decay must be above 0 and at most 1")
+        if not 0 <= (self.warmup_share or 0) <= 1 or any(rate < 0 for rate in self.learning_rate_multipliers.values()):
+            raise ValueError("warmup_share must be from 0 to 1, learning_rate_multipliers at least 0")
 
 
 @dataclass(frozen=True)
-class PictureTrainConfig(TrainConfig):
-    """How a model that reads pictures is trained, where that differs."""
+class ImageTrainConfig(TrainConfig):
+    """How a model that reads images is trained, where that differs."""
 
     batch_rows: int | None = 16
-    """Pictures of a batch, drawn at random among those of one size."""
+    """Images of a batch, drawn at random among those of one size."""
     warmup_share: float | None = 0.1
     best: str = "loss"
     """The metric by which the best model is kept: loss, miou, dice, pixel_accuracy; of captions cider, bleu4."""
@@ -108,7 +108,7 @@ class PictureTrainConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.batch_rows:
-            raise ValueError("batch_rows must be at least 1: pictures have no tokens to count")
+            raise ValueError("batch_rows must be at least 1: images have no tokens to count")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class RankingTrainConfig(TrainConfig):
     """The metric by which the best model is kept: mrr, r@1, r@5, ndcg@10, cosine."""
     negatives: int = 15
     """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
-    hardest: bool = False
+    hard_negatives: bool = False
     """With cross and compare: take those wrong candidates of the batch that the comparison takes for best, not any."""
     candidates: int = 10
     """How many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""

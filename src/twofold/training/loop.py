@@ -20,19 +20,20 @@ from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
 from twofold.layers.norms import BatchNorm
 from twofold.model import Learner
+from twofold.model.device import make_device
 from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
 from twofold.training import checkpoint, processes
 from twofold.training.config import TrainConfig
 from twofold.training.log import Log
-from twofold.training.optimise import (
+from twofold.training.optimizer import (
+    ExponentialMovingAverage,
     Freezing,
-    RunningMean,
     add_up_gradients,
     learning_rate,
-    make_optimiser,
-    optimiser_tensors,
-    restore_optimiser,
+    make_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
 )
 
 Validate = Callable[[Any], dict[str, float]]
@@ -65,16 +66,16 @@ class Trainer:
         self, model: Learner, rows: Rows, validate: Validate | None, config: TrainConfig, folder: Path
     ) -> None:
         self.model, self.rows, self.validate, self.config, self.folder = model, rows, validate, config, folder
-        self.device = processes.make_device(config.device)
+        self.device = make_device(config.device)
         model.to(self.device)
         fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         if config.precision == "bfloat16" or (config.precision == "auto" and fast):
             model.precision = torch.bfloat16
-        self.optimiser = make_optimiser(model, config)
+        self.optimizer = make_optimizer(model, config)
         self.freezing = Freezing(model, config)
         self.freezing.at(1.0)  # what learns at any time must be known
         _refuse_what_cannot_learn(model, config)
-        self.mean = RunningMean(model, config.average) if config.average else None
+        self.mean = ExponentialMovingAverage(model, config.ema) if config.ema else None
         self.freezing.at(0.0)
         self.progress = checkpoint.Progress()
         self.first = processes.rank() == 0
@@ -89,7 +90,7 @@ class Trainer:
             return
         self.progress, groups = checkpoint.load(path)
         fill(self.model, groups["model"], path / "model.safetensors")
-        restore_optimiser(self.optimiser, self.model, groups["optimiser"])
+        restore_optimizer(self.optimizer, self.model, groups["optimizer"])
         if self.mean:
             self.mean.restore(groups["mean"])
 
@@ -187,10 +188,10 @@ class Trainer:
         if config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         self._rate = learning_rate(config, progress.step, share, progress.plateau, self._total(plan))
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self._rate * group["scale"]
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
         if self.mean:
             self.mean.update(progress.step)
         return sum(self.model.tokens(batch) for batch in batches)
@@ -263,7 +264,7 @@ class Trainer:
             return
         log.sync()
         self.progress.log = log.written
-        groups = {"model": unique_tensors(self.model), "optimiser": optimiser_tensors(self.optimiser, self.model)}
+        groups = {"model": unique_tensors(self.model), "optimizer": optimizer_tensors(self.optimizer, self.model)}
         if self.mean:
             groups["mean"] = self.mean.tensors()
         checkpoint.save(self.folder / "checkpoints", self.progress, groups)
@@ -305,5 +306,5 @@ def _refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
             if wrong:
                 raise TwofoldError(
                     f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
-                    "use norm: layer, of a picture's network norm: group, of a `vit` stem_norm: group"
+                    "use norm: layer, of an image's network norm: group, of a `vit` stem_norm: group"
                 )

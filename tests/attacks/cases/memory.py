@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+from tests.attacks.cases.images import PREDICTED, TRAINED, ZIPS
 from tests.attacks.cases.models import DAMAGED, IMPORTED
-from tests.attacks.cases.pictures import PREDICTED, TRAINED, ZIPS
 from tests.attacks.cases.recipes import FILES, OUT
 from tests.attacks.cases.rows import COMMANDS, reading
 from tests.attacks.inputs import Case, Make, put
@@ -14,11 +14,11 @@ from tests.attacks.inputs import Case, Make, put
 PIECE = 1 << 24
 TAKEN = {
     "recipe, a billion laughs",
-    "recipe, a billion laughs in train.rates",
+    "recipe, a billion laughs in train.learning_rate_multipliers",
     "recipe, without an end",
-    "predict, picture, a million by a million",
-    "predict, picture, a note of 100 MB",
-    "train, picture, a million by a million",
+    "predict, image, a million by a million",
+    "predict, image, a note of 100 MB",
+    "train, image, a million by a million",
     "train, archive with a bomb",
     "train, archive that lies about a size",
     "model, weights that claim 2^60 bytes",

@@ -175,7 +175,7 @@ VALUES: dict[str, list[tuple[str, int]]] = {
     "--conllu": [("HERE/a.conllu", 1), ("", 2)],
     "--masks": [("HERE/m", 1)],
     "--prefix": [("x", 1)],
-    "--pictures": [("HERE", 1)],
+    "--images": [("HERE", 1)],
     "--nonsense": [("1", 2)],
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.attacks.inputs import Case, Make, all_of, fifo, folder, link, nothing, put
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 
 OUT = ("--out", "HERE/out")
 PLACE = "HERE/recipe.yaml"
@@ -50,7 +50,11 @@ FILES = [
     written("an alias of nothing", "data: *none\n"),
     written("a billion laughs", LAUGHS, f"{PLACE}: more than"),
     written("a billion laughs in mappings", MAPPING_LAUGHS, f"{PLACE}: more than"),
-    written("a billion laughs in train.rates", MAPPING_LAUGHS + "train: {rates: *a11}\n", f"{PLACE}: more than"),
+    written(
+        "a billion laughs in train.learning_rate_multipliers",
+        MAPPING_LAUGHS + "train: {learning_rate_multipliers: *a11}\n",
+        f"{PLACE}: more than",
+    ),
     written("a tag that runs code", "data: !!python/object/apply:os.system ['touch HERE-ran']\n", f"{PLACE}:1"),
     written("a tag that makes a module", "data: !!python/module:os\n", f"{PLACE}:1"),
     written("a tag that nobody knows", "data: !mine {train: x}\n", f"{PLACE}:1"),
@@ -137,7 +141,7 @@ SETTINGS = {
     "train.epochs": ["0", *NUMBERS[:-1]],
     "train.learning_rate": ["0", "-1", "nan", "1e400", "x", ".inf"],
     "train.clip": ["-1", "nan", "1e400"],
-    "train.rates": ["17", "{encoder: -1}", "{encoder: nan}", "{nowhere: 2}", "{encoder: 1e400}"],
+    "train.learning_rate_multipliers": ["17", "{encoder: -1}", "{encoder: nan}", "{nowhere: 2}", "{encoder: 1e400}"],
     "train.seed": ["-1", "1.5", str(2**64), str(10**30)],
     "train.batch_tokens": ["0", "-1", "x"],
     "train.device": ["''", "17", "meta", "cuda:99", "'cpu; ls'"],
@@ -151,7 +155,7 @@ SETTINGS = {
     "tie_embeddings": ["1", "x"],
     "nowhere.now": ["1"],
 }
-DATA = ("data.train", "data.held_out", "tokenizer.size", "train.rates", "train.device", "start")
+DATA = ("data.train", "data.held_out", "tokenizer.size", "train.learning_rate_multipliers", "train.device", "start")
 """Settings that are judged when the folder of the training is there."""
 CHANGES = [
     Case(

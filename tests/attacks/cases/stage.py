@@ -1,4 +1,4 @@
-"""The models, rows, pictures and indexes that all hostile inputs meet: small, made once, changed by none."""
+"""The models, rows, images and indexes that all hostile inputs meet: small, made once, changed by none."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests import made
 from tests.cli.text_models import CONLLU
 from tests.commands import run
-from tests.conftest import decoder, encoder, small_model, small_picture_model, small_recipe, write_jsonl
-from tests.pictures import captioning, segmenting, squares_files, write_files, write_shapes
+from tests.conftest import decoder, encoder, small_image_model, small_model, small_recipe, write_jsonl
+from tests.images import captioning, segmenting, squares_files, write_files, write_shapes
 from tests.rankers import small_ranker
-from tests.texts import chained, coloured, recipe, rows_of, tagged
-from twofold.data import made
+from tests.texts import chained, colored, recipe, rows_of, tagged
 from twofold.data.tokenizer import TextTokenizer
-from twofold.recipe_file import to_yaml
+from twofold.recipe.file import to_yaml
 
 ROWS = made.numbers(24, seed=9)
 CANDIDATES = [
@@ -24,7 +24,7 @@ CANDIDATES = [
 ]
 PAIRS = [{"context": row["source"], "response": row["target"]} for row in ROWS]
 TEXTS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
-    "label": (coloured, {"source": "text", "target": "label"}, {"kind": "label"}),
+    "label": (colored, {"source": "text", "target": "label"}, {"kind": "label"}),
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, {"kind": "tree", "width": 8}),
 }
@@ -51,8 +51,8 @@ def _save_models(folder: Path, tokenizer: TextTokenizer) -> None:
     small_model(tokenizer, encoder("rnn"), decoder("attention_rnn")).save_pretrained(folder / "text")
     for kind in ("label", "tags", "tree"):
         small_model(tokenizer, reads, decoder(kind), frame=True).save_pretrained(folder / kind)
-    small_picture_model(tokenizer, encoder("convnet"), decoder("unet")).save_pretrained(folder / "paint")
-    small_picture_model(tokenizer, encoder("convnet"), decoder("rnn")).save_pretrained(folder / "caption")
+    small_image_model(tokenizer, encoder("convnet"), decoder("unet")).save_pretrained(folder / "paint")
+    small_image_model(tokenizer, encoder("convnet"), decoder("rnn")).save_pretrained(folder / "caption")
 
 
 def _write_files(folder: Path) -> None:

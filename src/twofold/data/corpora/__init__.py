@@ -1,0 +1,29 @@
+"""Corpora in the form they were published in: `form: ubuntu_v2` is read by the file ubuntu_v2.py of this folder."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from twofold.data.files import Row
+from twofold.errors import TwofoldError, did_you_mean
+
+
+def corpus_names() -> list[str]:
+    """The corpora that can be read."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def read_corpus(name: str, path: str | Path) -> Iterator[Row]:
+    """The rows of a file of the corpus called `name`; a file without rows to use is an error."""
+    if name not in corpus_names():
+        raise TwofoldError(f"there is no corpus '{name}'; {did_you_mean(name, corpus_names())}")
+    corpus = importlib.import_module(f"{__name__}.{name}")
+    empty = True
+    for row in corpus.read(Path(path)):
+        empty = False
+        yield row
+    if empty:
+        raise TwofoldError(f"{path}: holds no rows to use; give {corpus.WHAT}")

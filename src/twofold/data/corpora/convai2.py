@@ -1,0 +1,85 @@
+"""ConvAI2 in ParlAI's text form: each response becomes a row to rank, or a pair where no candidates are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twofold.data.files import Row, lines_of
+from twofold.errors import TwofoldError, one_line
+
+WHAT = "a text file of ConvAI2"
+SILENCE = "__SILENCE__"
+OWN_PERSONA, OTHER_PERSONA = "your persona:", "partner's persona:"
+NUMBERED = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Every row.
+
+    A response that opens its episode has the persona for its context; without one it is left out, and so is a pair
+    whose response is empty.
+    """
+    persona: list[str] = []
+    history: list[str] = []
+    last = 0
+    for place, line in lines_of(path):
+        if not line.strip():
+            continue
+        number, said = _numbered(place, line, last)
+        if number == 1:
+            persona, history = [], []
+        last = number
+        if "\t" not in said and said.startswith((OWN_PERSONA, OTHER_PERSONA)):
+            own = said.removeprefix(OWN_PERSONA).strip()
+            if said.startswith(OWN_PERSONA) and own:
+                persona.append(own)
+            continue
+        text, response, candidates = _exchange(place, said)
+        # Checked also where the row is left out.
+        label = _last(place, response, candidates) if candidates else None
+        if text and text != SILENCE:
+            history.append(text)
+        if context := list(history or persona):
+            values: dict[str, Any] = {"context": context, "persona": list(persona)}
+            if candidates:
+                yield Row(place, values | {"candidates": candidates, "label": label})
+            elif response:
+                yield Row(place, values | {"response": response})
+        if response:
+            history.append(response)
+
+
+def _numbered(place: str, line: str, last: int) -> tuple[int, str]:
+    """The number of a line in its episode, and what follows it."""
+    found = NUMBERED.fullmatch(line)
+    if found is None:
+        raise TwofoldError(f"{place}: begins with {one_line(repr(line), 60)}; begin it with its number and a space")
+    number = int(found[1])
+    if number != 1 and (number <= last or not last):
+        before = f"comes after {last}" if last else "comes first"
+        raise TwofoldError(f"{place}: number {number} {before}; number an episode upwards from 1")
+    return number, found[2]
+
+
+def _exchange(place: str, said: str) -> tuple[str, str, list[str]]:
+    """A text, the response to it, and the candidates that the response stands among."""
+    fields = [field.strip() for field in said.split("\t")]
+    if len(fields) not in (2, 4):
+        raise TwofoldError(
+            f"{place}: {len(fields)} fields between tabs; give a text and a response, "
+            "or a text, a response, an empty field and candidates with | between them"
+        )
+    candidates = [candidate.strip() for candidate in fields[3].split("|")] if len(fields) == 4 and fields[3] else []
+    return fields[0], fields[1], candidates
+
+
+def _last(place: str, response: str, candidates: list[str]) -> int:
+    """Where the response stands: its last place, because the corpus puts the right one last."""
+    for index in reversed(range(len(candidates))):
+        if candidates[index] == response:
+            return index
+    shown = one_line(repr(response), 60)
+    raise TwofoldError(f"{place}: the response {shown} is not among its {len(candidates)} candidates; add it to them")

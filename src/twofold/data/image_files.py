@@ -1,0 +1,177 @@
+"""Named files in folders and zip archives, read within limits and never unpacked; no name leads outside."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from twofold.errors import TwofoldError
+from twofold.storage import sha256
+
+LARGEST_FILE = 64 << 20
+"""Bytes of one image's file at most, packed or not."""
+
+
+class ImageError(TwofoldError):
+    """An image that cannot be used, with its place."""
+
+
+class Files(Protocol):
+    """Named files, wherever they lie."""
+
+    def names(self) -> list[str]:
+        """The names of all, in order."""
+        ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def place(self, name: str) -> str:
+        """Where a file lies, for messages."""
+        ...
+
+    def fingerprint(self, names: Iterable[str]) -> str:
+        """Another one when one of these files has changed."""
+        ...
+
+    def sum(self, names: Iterable[str]) -> str:
+        """A hash of the content of these files, whatever their times."""
+        ...
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files under a folder; a link in it is read like the file or folder that it leads to."""
+
+    root: Path
+
+    def names(self) -> list[str]:
+        found, seen = [], set()
+        for folder, inner, files in os.walk(self.root, followlinks=True):
+            if (real := os.path.realpath(folder)) in seen:  # a link that leads in circles
+                inner.clear()
+                continue
+            seen.add(real)
+            inner.sort()
+            found += [path for name in files if (path := Path(folder, name)).is_file()]
+        return sorted(path.relative_to(self.root).as_posix() for path in found)
+
+    def read(self, name: str) -> bytes:
+        path = self.root / _inside(name, self.root)
+        try:
+            about = path.stat()
+            if not stat.S_ISREG(about.st_mode):  # of a folder there is nothing to read, of a device no end
+                raise ImageError(f"{path}: not a file")
+            if about.st_size > LARGEST_FILE:
+                raise ImageError(f"{path}: a file of over {LARGEST_FILE >> 20} MiB")
+            return path.read_bytes()
+        except (OSError, ValueError) as error:  # the latter of a name that no file can have
+            raise ImageError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+    def place(self, name: str) -> str:
+        return str(self.root / name)
+
+    def fingerprint(self, names: Iterable[str]) -> str:
+        found: list[tuple[str, int, int]] = []
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                at = (self.root / name).stat()
+                found.append((name, at.st_size, at.st_mtime_ns))
+        return str(zlib.crc32(repr(found).encode()))
+
+    def sum(self, names: Iterable[str]) -> str:
+        whole = hashlib.sha256()
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                whole.update(f"{name} {sha256(self.root / name)}\n".encode())
+        return whole.hexdigest()
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The files under a folder of a zip archive; they are read, never unpacked."""
+
+    path: Path
+    inside: str = ""
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        try:
+            return _zip_at(self.path, self.path.stat().st_mtime_ns)
+        except Exception as error:  # zipfile raises whatever the damage leads it to
+            raise TwofoldError(f"{self.path}: not a zip archive that can be read ({error})") from None
+
+    def names(self) -> list[str]:
+        start = f"{self.inside}/" if self.inside else ""
+        found = [info.filename for info in self._zip.infolist() if not info.is_dir()]
+        return sorted(name[len(start) :] for name in found if name.startswith(start))
+
+    def read(self, name: str) -> bytes:
+        place = self.place(name)
+        whole = _inside(f"{self.inside}/{name}" if self.inside else name, self.path)
+        try:
+            info = self._zip.getinfo(str(whole))
+        except KeyError:
+            raise ImageError(f"{place}: no such file in the archive") from None
+        if info.file_size > LARGEST_FILE:
+            raise ImageError(f"{place}: a file of over {LARGEST_FILE >> 20} MiB")
+        try:
+            with self._zip.open(info) as file:
+                return file.read(LARGEST_FILE)
+        except Exception as error:  # a password, a wrong checksum, an unknown packing, bytes that are missing
+            raise ImageError(f"{place}: cannot be unpacked ({error})") from None
+
+    def place(self, name: str) -> str:
+        return str(self.path / self.inside / name)
+
+    def fingerprint(self, names: Iterable[str]) -> str:
+        try:
+            return f"{self.inside} {sha256(self.path)}"
+        except OSError as error:
+            raise TwofoldError(f"{self.path}: cannot be read ({error.strerror})") from None
+
+    def sum(self, names: Iterable[str]) -> str:
+        return self.fingerprint(names)
+
+
+@lru_cache(maxsize=8)
+def _zip_at(path: Path, changed: int) -> zipfile.ZipFile:
+    """An archive, opened once for all images in it; anew when it has changed."""
+    return zipfile.ZipFile(path)
+
+
+def open_files(where: str | Path) -> Files:
+    """The files of a folder, of a zip archive, or of a folder inside one: images.zip/train."""
+    found = find_files(where)
+    if found is None:
+        raise TwofoldError(f"{where}: no such folder or zip archive")
+    return found
+
+
+def find_files(where: str | Path) -> Files | None:
+    """A folder, or one in an archive, if that is what lies there."""
+    path = Path(where)
+    with contextlib.suppress(OSError):  # a name that no file can have
+        if path.is_dir():
+            return Folder(path)
+        for archive in (path, *path.parents):
+            if archive.suffix.lower() == ".zip" and archive.is_file():
+                inside = path.relative_to(archive).as_posix()
+                return Archive(archive, "" if inside == "." else inside)
+    return None
+
+
+def _inside(name: str, where: Path) -> PurePosixPath:
+    """The name, if it cannot lead outside its folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+        raise ImageError(f"{where}: the name {name!r} leads outside")
+    return path

@@ -1,0 +1,294 @@
+"""Images and masks, decoded within limits: a broken, oversized or hostile one is named."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import struct
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from twofold.data.files import Row, fingerprint, read_rows
+from twofold.data.image_files import Files, ImageError, find_files, open_files
+from twofold.errors import TwofoldError
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
+FORMATS = ("PNG", "JPEG", "WEBP")
+MOST_PIXELS = 50_000_000
+"""Pixels of one image at most."""
+PIXEL_BYTES = 16
+"""Bytes that one pixel takes at most while an image is decoded: a WebP in its decoder, which keeps two frames, in what
+that hands over, and in the image; other formats take half of that."""
+STRIP = 1 << 20
+"""Pixels that are brought to other colors at a time."""
+IMAGES, MASKS = "images", "masks"
+"""The folders of images and of their masks where no table names them."""
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """One image that can be read."""
+
+    files: Files
+    name: str
+
+    @classmethod
+    def at(cls, path: str | Path) -> ImageFile:
+        """The image in a file, which may lie in a zip archive."""
+        whole = Path(path)
+        return cls(open_files(whole.parent), whole.name)
+
+    @property
+    def place(self) -> str:
+        return self.files.place(self.name)
+
+    def image(self, near: tuple[int, int] | None = None) -> Image.Image:
+        """In red, green and blue, the right way up, what is transparent on white.
+
+        near: a height and width; a JPEG that is far larger is read in a half, a quarter or an eighth of its own size,
+            which is never below these
+        """
+        return _finished(_opened(self.files.read(self.name), self.place), self.place, near)
+
+    def numbers(self) -> NDArray[np.uint8]:
+        """(height, width) of an image with one number for each pixel, such as a mask."""
+        image = _opened(self.files.read(self.name), self.place)
+        if image.mode not in ("L", "P", "1"):
+            raise ImageError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
+        tile: Any = getattr(image, "tile", None)
+        spread = _SPREAD.get(str(tile[0][3]), 1) if tile else 1
+        numbers = np.asarray(_upright(*_loaded(image, self.place)))
+        return numbers if numbers.dtype == np.uint8 and spread == 1 else (numbers // spread).astype(np.uint8)
+
+    def size(self) -> tuple[int, int]:
+        """Height and width, from the file's head."""
+        image = _opened(self.files.read(self.name), self.place)
+        return _upright_size(image, _orientation(image, self.place))
+
+    def __str__(self) -> str:
+        return self.place
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An image at hand."""
+
+    pixels: Any = field(repr=False)
+    """A Pillow image, or an array of (height, width), gray, or (height, width, 3 or 4) bytes."""
+    place: str = "image"
+
+    def image(self, near: tuple[int, int] | None = None) -> Image.Image:
+        """As of a `ImageFile`; it is decoded already, so there is nothing to gain from reading it smaller."""
+        return _finished(self._given(), self.place)
+
+    def size(self) -> tuple[int, int]:
+        image = self._given()
+        return _upright_size(image, _orientation(image, self.place))
+
+    def _given(self) -> Image.Image:
+        """The image as it was given."""
+        image = self.pixels
+        if not isinstance(image, Image.Image):
+            array = np.asarray(image)
+            if (
+                array.dtype != np.uint8
+                or array.ndim not in (2, 3)
+                or array.shape[2:] not in _CHANNELS
+                or not array.size
+            ):
+                raise ImageError(
+                    f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {array.dtype} of {array.shape}"
+                )
+            _check_pixels(array.shape[1], array.shape[0], self.place)
+            return Image.fromarray(array)
+        _check_pixels(image.width, image.height, self.place)
+        return image
+
+
+_CHANNELS = ((), (3,), (4,))
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes an image upright, by its orientation in EXIF."""
+_SPREAD = {"L;2": 85, "L;4": 17}
+"""What Pillow multiplies the numbers by of a gray image with two or four bits for each."""
+
+
+def as_image(given: Any, place: str) -> ImageFile | Shown:
+    """An image from a path, a Pillow image or an array."""
+    if isinstance(given, ImageFile | Shown):
+        return given
+    if isinstance(given, str | Path):
+        return ImageFile.at(given)
+    return Shown(given, place)
+
+
+def files_of(where: str, images: str | None) -> Files:
+    """Where the images lie that `read_images` reads."""
+    return find_files(where) or open_files(images or Path(where).parent)
+
+
+def read_images(where: str, images: str | None, image: str, mask: str | None) -> Iterator[Row]:
+    """Rows whose images can be read: of a table that names them, or of a folder.
+
+    images: the folder or archive in which the names of a table are looked up; the table's own folder unless given
+    mask: the column of the masks, if there are any; in a folder they lie in `masks/`, the images in `images/`
+    """
+    files = files_of(where, images)
+    if find_files(where) is None:
+        endings: dict[str, str] | None = None
+        for row in read_rows(where):
+            # What names no image is left out here, and missed by whoever asks for it.
+            others = {key: value for key, value in row.values.items() if key not in (image, mask)}
+            named = {key: name for key in (image, mask) if isinstance(name := row.values.get(key or ""), str) and name}
+            if any(not name.lower().endswith(ENDINGS) for name in named.values()):  # a table may leave them out
+                endings = endings or _by_stem(files)
+                named = {key: endings.get(name, name) for key, name in named.items()}
+            yield Row(row.place, {**others, **{str(key): ImageFile(files, name) for key, name in named.items()}})
+        return
+    names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
+    shown = [name for name in names if name.startswith(f"{IMAGES}/")] if mask else names
+    masks = {_stem(name, MASKS): name for name in names if name.startswith(f"{MASKS}/")}
+    for name in shown:
+        values: dict[str, Any] = {image: ImageFile(files, name)}
+        if mask and (own := masks.get(_stem(name, IMAGES))):
+            values[mask] = ImageFile(files, own)
+        yield Row(files.place(name), values)
+    if not shown:
+        inside = f"{IMAGES}/ with images and {MASKS}/ with their masks" if mask else "images"
+        raise TwofoldError(f"{where}: holds no {inside} ({', '.join(ENDINGS)})")
+
+
+def images_fingerprint(where: str, images: str | None, image: str, mask: str | None) -> str:
+    """A hash of all that `read_images` would read, and of the images."""
+    table = "" if find_files(where) else fingerprint(where)
+    return f"{table} {files_of(where, images).fingerprint(image_names(where, images, image, mask))}"
+
+
+def image_names(where: str, images: str | None, image: str, mask: str | None) -> list[str]:
+    """The names of all images and masks that `read_images` would read."""
+    rows = read_images(where, images, image, mask)
+    named = (one.name for row in rows for one in row.values.values() if isinstance(one, ImageFile))
+    return list(dict.fromkeys(named))
+
+
+def _by_stem(files: Files) -> dict[str, str]:
+    """Images by their names without endings."""
+    found: dict[str, str] = {}
+    for name in files.names():
+        if name.lower().endswith(ENDINGS):
+            stem = name.rpartition(".")[0]
+            if stem in found:
+                raise TwofoldError(f"{files.place(name)}: beside {found[stem]}; a table must name them with endings")
+            found[stem] = name
+    return found
+
+
+def _stem(name: str, folder: str) -> str:
+    return str(PurePosixPath(name).relative_to(folder).with_suffix(""))
+
+
+def _opened(content: bytes, place: str) -> Image.Image:
+    """An image whose head was read, if that promises no more pixels than are allowed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Pillow warns of is either no concern of ours or refused here
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError:
+        raise ImageError(f"{place}: not a {', '.join(FORMATS)} image") from None
+    except Image.DecompressionBombError:
+        raise ImageError(f"{place}: an image of over {MOST_PIXELS:,} pixels") from None
+    except (OSError, ValueError, SyntaxError, struct.error, MemoryError) as error:
+        raise ImageError(f"{place}: not a whole image ({error})") from None
+    if image.width * image.height > MOST_PIXELS:
+        raise ImageError(f"{place}: {image.width} × {image.height} are over {MOST_PIXELS:,} pixels")
+    return image
+
+
+def _check_pixels(width: int, height: int, place: str) -> None:
+    if not 0 < width * height <= MOST_PIXELS:
+        raise ImageError(f"{place}: {width} × {height} pixels; {MOST_PIXELS:,} at most")
+
+
+def _orientation(image: Image.Image, place: str) -> int:
+    """How an image is to be turned, as EXIF counts it; 1 if it is upright."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = image.getexif().get(0x0112)
+    except Exception as error:  # whatever stands in a file that is no honest image
+        raise ImageError(f"{place}: not a whole image ({error})") from None
+    return found if found in _TURNS else 1
+
+
+def _upright_size(image: Image.Image, orientation: int) -> tuple[int, int]:
+    """Height and width."""
+    return (image.width, image.height) if orientation >= 5 else (image.height, image.width)
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    return image if orientation == 1 else image.transpose(_TURNS[orientation])
+
+
+def _loaded(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> tuple[Image.Image, int]:
+    """A decoded image, and how it is to be turned."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if near is not None and image.format == "JPEG":
+                image.draft(None, near if _orientation(image, place) >= 5 else (near[1], near[0]))
+            image.load()
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow raises whatever the damage leads it to
+        raise ImageError(f"{place}: not a whole image ({error})") from None
+    orientation = _orientation(image, place)
+    return (image.copy() if image.format == "WEBP" else image), orientation  # its decoder keeps two more frames
+
+
+def _finished(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> Image.Image:
+    """An image in colors and upright; of each step only what the next one needs is kept."""
+    image, orientation = _loaded(image, place, near)
+    image = _in_colors(image)
+    return _upright(image, orientation)
+
+
+def _in_colors(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):  # gray in 16 bits
+        return _by_strips(image, lambda strip: Image.fromarray(_eight_bits(np.asarray(strip))))
+    if "A" in image.mode or "transparency" in image.info:
+        return _by_strips(image, _on_white)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _by_strips(image: Image.Image, change: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """The image in red, green and blue after a change that takes several copies of what it changes."""
+    changed = Image.new("RGB", image.size)
+    wide = min(image.width, STRIP)
+    high = max(1, STRIP // wide)
+    for top, left in itertools.product(range(0, image.height, high), range(0, image.width, wide)):
+        box = (left, top, min(left + wide, image.width), min(top + high, image.height))
+        changed.paste(change(image.crop(box)).convert("RGB"), box)
+    return changed
+
+
+def _eight_bits(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return (values.clip(0, 65_535) / 257).astype(np.uint8)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

@@ -1,0 +1,171 @@
+"""Recipes as files: YAML as people mean it, changes from the command line, and the recipes that come along."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from twofold.errors import TwofoldError, did_you_mean
+from twofold.storage.encodings import conversion
+from twofold.storage.special_files import refuse_special
+
+LARGEST_RECIPE = 1_000_000
+MOST_VALUES = 100_000
+"""How many values a recipe may hold, aliases written out."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people mean it: 1e-4 is a number, `no` is a word, a key stands once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            name = self.construct_object(key, deep=True)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key '{name}' stands twice", key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tfTF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\d[\d_]*\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+|\.inf)$"),
+    list("-+0123456789."),
+)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        refuse_special(path)
+        if path.stat().st_size > LARGEST_RECIPE:
+            raise TwofoldError(f"{path}: over {LARGEST_RECIPE:,} bytes; this is not a recipe")
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        raise TwofoldError(f"{path}: no such recipe; `twofold list` shows those that come along") from None
+    except UnicodeDecodeError as error:
+        remedy = conversion(path, path.read_bytes())
+        raise TwofoldError(f"{path}: not readable as UTF-8 text ({error.reason}){remedy}") from error
+    except OSError as error:
+        raise TwofoldError(f"{path}: not readable as UTF-8 text ({error})") from error
+    content = parse_yaml(text, str(path))
+    if not isinstance(content, dict):
+        raise TwofoldError(f"{path}: a recipe is a mapping, for example `encoder: {{kind: rnn}}`")
+    return content
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """The value of a piece of YAML."""
+    try:
+        content = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        count = _values(content, {})
+    except RecursionError:
+        raise TwofoldError(f"{place}: not YAML (nested too deep)") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}" if mark else ""
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise TwofoldError(f"{place}{where}: not YAML ({reason})") from error
+    if count > MOST_VALUES:
+        raise TwofoldError(f"{place}: more than {MOST_VALUES:,} values with its aliases written out; write fewer")
+    return content
+
+
+def _values(content: Any, counted: dict[int, int]) -> int:
+    """How many values it holds, those of an alias as often as they stand there; an alias counts once to compute."""
+    if not isinstance(content, dict | list):
+        return 1
+    if id(content) not in counted:
+        counted[id(content)] = -1  # until it is known
+        inner = content.values() if isinstance(content, dict) else content
+        counted[id(content)] = 1 + sum(_values(value, counted) for value in inner)
+    if counted[id(content)] < 0:
+        raise ValueError("an alias that contains itself")
+    return counted[id(content)]
+
+
+def to_yaml(content: Mapping[str, Any]) -> str:
+    """Plain YAML of plain values, in the given order."""
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=120)
+
+
+def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """Apply `key.path=value` changes, as given on the command line, to a copy of `content`."""
+    result: dict[str, Any] = _copy(content)
+    for change in changes:
+        path, equals, value = change.partition("=")
+        if not equals or not path:
+            raise TwofoldError(f"'{change}': a change is written key.path=value, for example train.epochs=3")
+        *folders, last = path.split(".")
+        place = result
+        for name in folders:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise TwofoldError(f"'{change}': recipe.{name} holds a value, not further keys")
+        place[last] = parse_yaml(value, f"'{change}'")
+    return result
+
+
+def fill_environment(content: Any, place: str = "") -> Any:
+    """Replace `${NAME}` in every string by the environment variable NAME."""
+    if isinstance(content, dict):
+        return {key: fill_environment(value, f"{place}.{key}".lstrip(".")) for key, value in content.items()}
+    if isinstance(content, list):
+        return [fill_environment(value, place) for value in content]
+    if isinstance(content, str):
+        return re.sub(r"\$\{(\w+)\}", lambda match: _environment(match[1], place), content)
+    return content
+
+
+def _environment(name: str, place: str) -> str:
+    if name not in os.environ:
+        without = f" ({place}=null leaves it out)" if place in ("data.dev", "data.images") else ""
+        raise TwofoldError(
+            f"the recipe needs ${{{name}}}, which is not set, for {place}; run again with {name}=/path/to/the/data, "
+            f"or with {place}=... of your own{without}"
+        )
+    return os.environ[name]
+
+
+def _copy(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _copy(value) for key, value in content.items()}
+    return content
+
+
+def recipe_folder() -> Path:
+    """Where the recipes lie that come along: in the package, or in the checkout around it."""
+    package = Path(__file__).parents[1]
+    inside = package / "recipes"
+    return inside if inside.exists() else package.parents[1] / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come along."""
+    return sorted(path.stem for path in recipe_folder().glob("*.yaml"))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe given by path or by name."""
+    path = Path(name)
+    try:
+        there = path.exists()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise TwofoldError(f"{name}: no such recipe ({getattr(error, 'strerror', None) or error})") from None
+    if there or path.suffix or len(path.parts) > 1:
+        return path
+    if name not in recipe_names():
+        raise TwofoldError(f"there is no recipe '{name}'; {did_you_mean(name, recipe_names())}")
+    return recipe_folder() / f"{name}.yaml"

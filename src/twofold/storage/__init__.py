@@ -1,0 +1,260 @@
+"""Files and folders that are written aside, synced and renamed, so that nothing is ever half there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from textwrap import shorten
+from typing import IO, TYPE_CHECKING, Any
+
+from twofold.errors import TwofoldError
+from twofold.storage.special_files import refuse_special
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NEW, OLD = ".new", ".old"
+CHECKSUM = "checksum"
+LONGEST_NUMBER = 400
+"""The most digits of a number in a JSON file; more no setting has, and Python takes long to read them."""
+_NUMBER = re.compile(r"\d+")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failed write into one line; what was at `path` before is untouched."""
+    try:
+        yield
+    except OSError as error:
+        raise TwofoldError(f"{path}: could not be written ({_reason(error)}); what was there before is kept") from error
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to fill; on leaving it is synced and takes the place of `path` as a whole."""
+    aside = path.with_name(f".{path.name}{NEW}")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace the file at `path` by `content`, at once and durably."""
+    with new_file(path) as file:
+        file.write(content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace the file at `path` by `content` as readable JSON."""
+    write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode())
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in the file at `path`; `remedy` ends the error line when there is none."""
+    try:
+        refuse_special(path)
+        content = parse_json(path.read_bytes())
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (OSError, ValueError) as error:
+        raise TwofoldError(f"{path}: not readable as JSON ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        raise TwofoldError(f"{path}: not a JSON object; {remedy}")
+    return content
+
+
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """The same with a checksum of the content, which `check_content` compares."""
+    write_json(path, {**content, CHECKSUM: _checksum(content)})
+
+
+def check_content(content: Mapping[str, Any], path: Path, remedy: str) -> None:
+    """Refuse the content of a JSON file that is not what was written; one without a checksum was made by hand."""
+    rest = {key: value for key, value in content.items() if key != CHECKSUM}
+    if content.get(CHECKSUM, _checksum(rest)) != _checksum(rest):
+        raise TwofoldError(f"{path}: damaged, or changed by hand, for its checksum is another; {remedy}")
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def parse_json(text: str | bytes, nan: bool = False) -> Any:
+    """The value that a JSON text holds; what JSON leaves open or Python cannot hold is a ValueError with its reason.
+
+    nan: take NaN and Infinity, which Python and others write, though JSON has no such numbers
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
+    try:
+        return (_LENIENT if nan else _STRICT).decode(text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of a JSON object; Python would keep the last of two with one key, without a word."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        raise ValueError(f"the key '{shorten(twice, 60, placeholder=' ...')}' stands twice")
+    return content
+
+
+def _short(digits: str) -> str:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits):,} digits")
+    return digits
+
+
+def _whole(digits: str) -> int:
+    return int(_short(digits))
+
+
+def _finite(text: str) -> float:
+    number = float(_short(text))
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number in JSON" if text[-1].isalpha() else f"{text} is too large a number")
+    return number
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder to fill; on leaving it is synced and takes the place of `path` as a whole."""
+    aside, before = _beside(path, NEW), _beside(path, OLD)
+    with writing(path):
+        recover(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.mkdir()
+        try:
+            yield aside
+            for file in sorted(aside.rglob("*")):
+                _sync(file)
+            _sync(aside)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        if path.exists():
+            path.rename(before)
+        aside.rename(path)
+        _sync(path.parent)
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def recover(path: Path) -> None:
+    """Finish or undo a `new_folder` that was cut short, so that `path` is the folder before or after it."""
+    before = _beside(path, OLD)
+    if before.exists() and not path.exists():
+        before.rename(path)
+    shutil.rmtree(before, ignore_errors=True)
+    shutil.rmtree(_beside(path, NEW), ignore_errors=True)
+
+
+def settled(path: Path) -> Path:
+    """Where to read the folder `path` from, also while a writer is just replacing it; changes nothing."""
+    before = _beside(path, OLD)
+    return before if before.exists() and not path.exists() else path
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that a kill half-way leaves nothing that looks whole."""
+    going = _beside(path, OLD)
+    path.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    refuse_special(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+    """Write a safetensors file in a folder that is not yet in its place."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with writing(path):
+        try:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=dict(about))
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
+    """All tensors of a safetensors file; `remedy` ends the error line when it is missing or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        refuse_special(path)
+        return load_file(path)
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (SafetensorError, OSError) as error:
+        raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
+
+
+def tensor_shapes(path: Path, remedy: str) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a safetensors file, from its header alone, which must fit the file's length."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        refuse_special(path)
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (SafetensorError, OSError) as error:
+        raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
+
+
+def _beside(path: Path, ending: str) -> Path:
+    whole = Path(os.path.abspath(path))  # "." has no name of its own
+    return whole.with_name(f".{whole.name}{ending}")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "no space left on the disk: free some and run again"
+    return error.strerror or str(error)
+
+
+def more_of_the_same(left_over: Iterable[str], own: Iterable[str]) -> list[str]:
+    """Those tensors without a place that are named like one which has a place but for a number: further layers.
+
+    Names may be longer at the front, where files have a prefix of their own.
+    """
+    known = tuple({f".{_NUMBER.sub('#', name)}" for name in own if _NUMBER.search(name)})
+    return [name for name in left_over if f".{_NUMBER.sub('#', name)}".endswith(known)]

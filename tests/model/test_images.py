@@ -1,0 +1,144 @@
+"""A mask comes back in the size of its own image, upright, and a caption goes on from how it was begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.conftest import CLASSES, decoder, encoder, small_image_model, some_image
+from tests.images import encoded, noise
+from twofold.data.image_fields import Seen
+from twofold.data.images import Shown
+from twofold.data.tokenizer import TextTokenizer
+from twofold.data.views import ImageSettings
+from twofold.errors import TwofoldError
+from twofold.generate.options import GenerateOptions
+from twofold.model import Model
+from twofold.model.sides import MaskOutput
+from twofold.results import Painted
+
+SIZES = [(1, 1), (1, 9), (9, 1), (16, 16), (17, 5), (40, 31)]
+
+
+def painting(tokenizer: TextTokenizer, **settings: Any) -> Model:
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"), image=ImageSettings(**settings))
+    return model.eval()
+
+
+def answered(model: Model, size: tuple[int, int], painted: np.ndarray[Any, np.dtype[np.uint8]]) -> Any:
+    """What becomes of a mask that was painted of an image of some size."""
+    output: Any = model._writes["main"]
+    assert isinstance(output, MaskOutput)
+    return output.answer("x", Seen(Shown(some_image(*size)), size), Painted(painted, -0.5)).output.pixels
+
+
+@pytest.mark.parametrize("settings", [{}, {"size": (12, 8)}, {"size": (12, 8), "fit": "crop"}, {"size": (1, 1)}])
+def test_a_mask_has_the_size_of_its_image(tokenizer: TextTokenizer, settings: dict[str, Any]) -> None:
+    model = painting(tokenizer, **settings)
+    found = model.predict([some_image(*size) for size in SIZES])
+    assert [one.output.pixels.shape for one in found] == SIZES
+    assert all(one.output.names == CLASSES and one.output.pixels.max() < len(CLASSES) for one in found)
+    assert all(sum(one.output.shares().values()) == pytest.approx(1) for one in found)
+    assert all(one.score <= 0 for one in found)
+
+
+def test_a_mask_is_stretched_back_over_its_whole_image(tokenizer: TextTokenizer) -> None:
+    painted = noise(4, 6, 1) % 3
+    found = answered(painting(tokenizer, size=(4, 6)), (12, 30), painted)
+    assert (found == np.kron(painted, np.ones((3, 5), np.uint8))).all()
+    smaller = answered(painting(tokenizer, size=(4, 6)), (2, 3), painted)
+    assert (smaller == painted[1::2, 1::2]).all()
+
+
+def test_of_a_image_whose_middle_was_read_the_mask_lies_in_the_middle(tokenizer: TextTokenizer) -> None:
+    painted = noise(4, 4, 1) % 3
+    found = answered(painting(tokenizer, size=(4, 4), fit="crop"), (8, 14), painted)
+    assert (found[:, 3:11] == np.kron(painted, np.ones((2, 2), np.uint8))).all()
+    assert (found[:, :3] == found[:, 3:4]).all()  # the nearest class there is
+    assert (found[:, 11:] == found[:, 10:11]).all()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_mask_stands_upright_like_its_image(tokenizer: TextTokenizer, tmp_path: Path, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(some_image(10, 14), exif=exif))
+    upright = (10, 14) if orientation < 5 else (14, 10)
+    for settings in ({}, {"size": (8, 8)}):
+        model = painting(tokenizer, **settings)
+        (found,) = model.predict([path])
+        assert found.output.pixels.shape == upright
+        (shown,) = model.predict([Image.open(path)])
+        assert (shown.output.pixels == found.output.pixels).all()
+
+
+def test_predictions_do_not_depend_on_what_stands_beside_them(tokenizer: TextTokenizer) -> None:
+    model = painting(tokenizer)
+    images = [some_image(*size, seed=seed) for seed, size in enumerate(SIZES * 3)]
+    together = model.predict(images)
+    for image, found in zip(images, together, strict=True):
+        (alone,) = model.predict([image])
+        assert alone.score == pytest.approx(found.score, abs=1e-5)
+        assert (alone.output.pixels != found.output.pixels).mean() < 0.02
+
+
+def captions(tokenizer: TextTokenizer, prefix: bool = True) -> Model:
+    return small_image_model(tokenizer, encoder("vit", prefix=prefix), decoder("transformer")).eval()
+
+
+@pytest.mark.parametrize("options", [GenerateOptions(max_length=8), GenerateOptions(beam=3, n_best=3, max_length=8)])
+def test_a_caption_begins_as_it_was_begun(tokenizer: TextTokenizer, options: GenerateOptions) -> None:
+    model = captions(tokenizer)
+    (plain,), (begun,) = (model.predict([some_image()], options, prefix=prefix) for prefix in (None, "one two"))
+    assert begun.output.startswith("one two")
+    assert all(text.startswith("one two") for text, _ in begun.alternatives)
+    assert not plain.output.startswith("one two")
+    assert plain.score != begun.score
+
+
+def test_a_stream_is_what_is_predicted(tokenizer: TextTokenizer) -> None:
+    model = captions(tokenizer)
+    options = GenerateOptions(max_length=8)
+    for prefix in (None, "one two"):
+        (found,) = model.predict([some_image()], options, prefix=prefix)
+        assert "".join(model.stream(some_image(), options, prefix=prefix)) == found.output
+
+
+def test_a_beginning_that_cannot_be_read_is_one_line(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(TwofoldError, match="this model reads no beginning of a text"):
+        captions(tokenizer, prefix=False).predict([some_image()], prefix="one")
+    with pytest.raises(TwofoldError, match="this model reads no beginning of a text"):
+        painting(tokenizer).predict([some_image()], prefix="one")
+    with pytest.raises(TwofoldError, match="the beginning of a text is empty; leave it out"):
+        captions(tokenizer).predict([some_image()], prefix="  ")
+
+
+def test_attention_after_a_beginning_is_that_of_the_rest(tokenizer: TextTokenizer) -> None:
+    model = small_image_model(tokenizer, encoder("vit", patch=4, prefix=True), decoder("transformer")).eval()
+    whole, rest = (
+        model.attention(some_image(12, 20), "one two"),
+        model.attention(some_image(12, 20), "one two", prefix="one"),
+    )
+    assert rest.written == whole.written[-len(rest.written) :] != whole.written
+    assert rest.weights.shape[1:] == (3, 5)
+    assert (rest.weights.sum((1, 2)) < 1).all()  # some of it lies on the beginning
+
+
+def test_attention_lies_on_the_places_of_the_image(tokenizer: TextTokenizer) -> None:
+    for reads, grid in ((encoder("vit", patch=4), (3, 5)), (encoder("convnet", stem=1), (3, 5))):
+        model = small_image_model(tokenizer, reads, decoder("attention_rnn")).eval()
+        looked = model.attention(some_image(12, 20), "one two")
+        assert looked.source == []
+        assert looked.weights.shape == (len(looked.written), *grid)
+        assert looked.weights.sum((1, 2)) == pytest.approx(np.ones(len(looked.written)), abs=1e-5)
+
+
+def test_a_image_that_is_none_is_named_with_its_number(tokenizer: TextTokenizer) -> None:
+    with pytest.raises(TwofoldError, match="input 2: not uint8 of"):
+        painting(tokenizer).predict([some_image(), torch.zeros(3)])

@@ -1,0 +1,225 @@
+"""What holds for every encoder of images and every decoder that goes with it, so that a new one is tested too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conftest import decoder, encoder, small_image_model, some_image, some_mask
+from tests.test_contracts import VOCABULARY, every, gives, kinds_of, tensors, widened
+from twofold.config import DecoderPart, EncoderPart, Writes, kinds
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.generate.options import GenerateOptions
+from twofold.model import Model
+from twofold.model.fields import BEGUN
+from twofold.results import Mask, Prediction
+from twofold.types import Batch, DecoderConfig, EncoderConfig, Hidden
+
+EXAMPLES: list[dict[str, Any]] = [
+    {
+        "image": some_image(18, 19, seed=number),
+        "mask": some_mask(18, 19, seed=number),
+        "captions": captions,
+        BEGUN: prefix,
+    }
+    for number, (captions, prefix) in enumerate(
+        [
+            (["a b c", "seven hundred and two", "1"], "one hundred"),
+            (["g f e"], None),
+            (["삼백", "b"], "a"),
+        ]
+    )
+]
+"""Images with one or several captions, with a beginning to go on from or none."""
+SIZES = [(12, 12), (10, 13), (1, 1), (1, 9), (7, 1)]
+each_encoder = pytest.mark.parametrize("reads", every("encoders", encoder, "image"))
+each_decoder = pytest.mark.parametrize("writes", every("decoders", decoder) + every("decoders", decoder, "mask"))
+
+
+def some_batch(size: tuple[int, int] = (10, 13), lengths: tuple[int, ...] = (4, 0, 2), seed: int = 0) -> Batch:
+    """Random images, most with some text."""
+    draw = torch.Generator().manual_seed(seed)
+    longest = max(lengths)
+    tokens = torch.randint(4, VOCABULARY.size, (len(lengths), longest), generator=draw)
+    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    pixels = torch.randn(len(lengths), 3, *size, generator=draw)
+    return Batch(tokens.masked_fill(~mask, VOCABULARY.pad), mask, pixels=pixels)
+
+
+def built(reads: EncoderPart, needs: frozenset[str] | None = None) -> Any:
+    torch.manual_seed(0)
+    return cast(EncoderConfig, reads).build(VOCABULARY, gives(reads) if needs is None else needs)
+
+
+def reads_text(reads: EncoderPart) -> bool:
+    return bool(getattr(reads, "prefix", False))
+
+
+def fitting_model(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart) -> Model:
+    """The pair, if the two fit."""
+    if not cast(DecoderConfig, writes).needs() <= gives(reads):
+        pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
+    return small_image_model(tokenizer, reads, writes)
+
+
+def close(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+
+
+def check_maps(hidden: Hidden, reads: EncoderPart, size: tuple[int, int]) -> None:
+    """The finest map is a stride finer than the image, each further one half as fine, rounded up."""
+    spec = cast(EncoderConfig, reads).spec()
+    step, expected = spec.stride, []
+    for channels in spec.channels():
+        expected.append((len(hidden.mask), channels, *(-(-side // step) for side in size)))
+        step *= 2
+    assert [tuple(one.shape) for one in hidden.pyramid()] == expected
+
+
+def test_every_part_is_read_by_one_of_the_contracts() -> None:
+    assert sorted(kinds_of("encoders", "text") + kinds_of("encoders", "image")) == kinds("encoders")
+    written = [kind for what in get_args(Writes) for kind in kinds_of("decoders", what)]
+    assert sorted(written) == kinds("decoders")
+
+
+@each_encoder
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(
+    reads: EncoderPart, size: tuple[int, int]
+) -> None:
+    spec, batch = cast(EncoderConfig, reads).spec(), some_batch(size)
+    names = sorted(gives(reads) - {"finish"})
+    for needs in (frozenset(some) for count in range(1, len(names) + 1) for some in combinations(names, count)):
+        hidden: Hidden = built(reads, needs).eval()(batch)
+        rows, positions = hidden.mask.shape
+        assert hidden.size == size
+        assert hidden.grid is not None
+        shown = hidden.grid[0] * hidden.grid[1]
+        assert (rows, positions) == (len(batch), shown + (batch.tokens.shape[1] if reads_text(reads) else 0))
+        assert hidden.mask[:, :shown].all()
+        assert {name for name in names if getattr(hidden, name) is not None} == needs
+        if hidden.states is not None:
+            assert hidden.states.shape == (rows, positions, spec.states)
+        if hidden.summary is not None:
+            assert hidden.summary.shape == (rows, spec.summary)
+        if hidden.maps is not None:
+            check_maps(hidden, reads, size)
+
+
+@each_encoder
+def test_a_batch_of_images_is_read_as_each_by_itself(reads: EncoderPart) -> None:
+    part, batch = built(reads).eval(), some_batch()
+    together: Hidden = part(batch)
+    for row, length in enumerate(batch.mask.sum(1).tolist()):
+        own = slice(row, row + 1)
+        alone: Hidden = part(Batch(batch.tokens[own, :length], batch.mask[own, :length], pixels=batch.image()[own]))
+        for name in tensors(reads):
+            one, many = alone.need(name)[0], together.need(name)[row]
+            close(many[: len(one)] if name == "states" else many, one)
+        for one, many in zip(alone.maps or (), together.maps or (), strict=True):
+            close(many[row], one[0])
+
+
+@each_encoder
+@pytest.mark.parametrize("training", [False, True])
+def test_more_columns_of_padding_after_a_text_change_nothing(reads: EncoderPart, training: bool) -> None:
+    part, batch = built(reads).train(training), some_batch()
+    tokens, mask = widened(batch.tokens, batch.mask)
+    narrow, wide = part(batch), part(replace(batch, tokens=tokens, mask=mask))
+    for name in tensors(reads):
+        one, other = narrow.need(name), wide.need(name)
+        close(*((other[wide.mask], one[narrow.mask]) if name == "states" else (other, one)))
+
+
+@each_encoder
+def test_a_text_beside_the_image_is_read_by_those_who_say_so_and_by_no_other(reads: EncoderPart) -> None:
+    part, batch = built(reads).eval(), some_batch()
+    other = replace(batch, tokens=torch.where(batch.mask, (batch.tokens - 3) % 16 + 4, batch.tokens))
+    assert not torch.equal(batch.tokens, other.tokens)
+    one, two = part(batch), part(other)
+    for name in tensors(reads):
+        assert torch.equal(one.need(name), two.need(name)) != reads_text(reads)
+
+
+@each_encoder
+@each_decoder
+def test_a_loss_over_many_images_is_the_sum_of_the_losses_of_each(
+    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
+) -> None:
+    model = fitting_model(tokenizer, reads, writes).eval()
+    batch = model.batch(EXAMPLES)
+    together = model.losses(batch)["main"]
+    alone = [model.losses(model.batch([example]))["main"] for example in EXAMPLES]
+    assert together.count == sum(loss.count for loss in alone) == model.counts(batch)["main"] > 0
+    close(together.sum, torch.stack([loss.sum for loss in alone]).sum())
+
+
+@each_encoder
+@each_decoder
+def test_every_parameter_of_a_pair_gets_a_gradient(
+    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
+) -> None:
+    model = fitting_model(tokenizer, reads, writes).train()
+    batch = model.batch(EXAMPLES)
+    assert batch.mask.sum().item() > 0 if reads_text(reads) else batch.tokens.shape == (3, 0)
+    model.backward(batch, model.counts(batch))
+    still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
+    assert not still
+
+
+def shown(prediction: Prediction) -> tuple[Any, float]:
+    """What can be compared."""
+    output = prediction.output
+    return (output.pixels.tolist(), output.names) if isinstance(output, Mask) else output, prediction.score
+
+
+@each_encoder
+@each_decoder
+def test_a_saved_and_loaded_pair_gives_the_same_outputs(
+    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, tmp_path: Path
+) -> None:
+    model = fitting_model(tokenizer, reads, writes)
+    with torch.no_grad():
+        for value in model.state_dict().values():
+            if value.is_floating_point():
+                value.add_(torch.rand_like(value) / 10)  # no tensor may keep what a new model would have anyway
+    model.save_pretrained(tmp_path / "saved")
+    loaded = Model.from_pretrained(tmp_path / "saved")
+    assert loaded.config == model.config
+    assert torch.equal(loaded.loss(loaded.batch(EXAMPLES)), model.eval().loss(model.batch(EXAMPLES)))
+    images, options = [example["image"] for example in EXAMPLES], GenerateOptions(max_length=6)
+    begun = "a b" if reads_text(reads) else None
+    found, expected = (one.predict(images, options, prefix=begun) for one in (loaded, model))
+    assert [shown(prediction) for prediction in found] == [shown(prediction) for prediction in expected]
+
+
+@each_encoder
+def test_images_of_many_sizes_are_answered_in_their_order(tokenizer: TextTokenizer, reads: EncoderPart) -> None:
+    kind = "unet" if "maps" in gives(reads) else "attention_rnn"
+    model = small_image_model(tokenizer, reads, decoder(kind))
+    images = [some_image(*size, seed=number) for number, size in enumerate([*SIZES, *SIZES])]
+    options = GenerateOptions(max_length=4)
+    together = model.predict(images, options)
+    alone = [model.predict([image], options)[0] for image in images]
+    for one, many, image in zip(alone, together, images, strict=True):
+        assert many.input is image
+        assert many.score == pytest.approx(one.score, abs=1e-4)
+        if kind == "unet":
+            assert many.output.pixels.shape == image.shape[:2]
+
+
+@each_encoder
+def test_a_beginning_is_read_only_where_the_encoder_can(tokenizer: TextTokenizer, reads: EncoderPart) -> None:
+    model = small_image_model(tokenizer, reads, decoder("attention_rnn"))
+    if reads_text(reads):
+        assert model.predict([some_image()], prefix="one hundred")[0].output.startswith("one hundred")
+        return
+    with pytest.raises(TwofoldError, match=r"reads no beginning of a text; train a `vit` with encoder.prefix=true"):
+        model.predict([some_image()], prefix="one hundred")
