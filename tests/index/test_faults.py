@@ -16,8 +16,9 @@ import pytest
 from tests.index.common import TEXTS, ranker_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, shard, writer
+from twofold.index import Index, writer
 from twofold.model import Ranker
+from twofold.storage import checksums
 
 Answer = list[tuple[Any, str, float]]
 ASKED: list[tuple[str, int, str | None]] = [
@@ -36,7 +37,7 @@ def ranker(tokenizer: TextTokenizer) -> Ranker:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many checksums a file, though the files are small."""
-    monkeypatch.setattr(shard, "BLOCK", 512)
+    monkeypatch.setattr(checksums, "BLOCK", 512)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def whole(ranker: Ranker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "index"
     rows = [{"id": id, "text": text, "third": id % 3, "name": "ab"[id % 2]} for id, text in enumerate(TEXTS[:240])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard, "BLOCK", 512)
+        patch.setattr(checksums, "BLOCK", 512)
         patch.setattr(writer, "AT_A_TIME", 60)
         with Index.build(folder, ranker, rows) as index:
             index.remove([*range(7, 240, 5), 1, 2])
@@ -71,7 +72,7 @@ def answers(folder: Path, ranker: Ranker) -> list[Answer]:
 @pytest.fixture(scope="module")
 def right(whole: Path, ranker: Ranker) -> list[Answer]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard, "BLOCK", 512)
+        patch.setattr(checksums, "BLOCK", 512)
         return answers(whole, ranker)
 
 

@@ -10,10 +10,11 @@ from typing import IO
 
 from twofold import storage
 from twofold.errors import TwofoldError
-from twofold.index.shard import REMEDY, BlockSums, ShardRecord
+from twofold.index.shard import REMEDY, ShardRecord
 from twofold.index.store import FILE, SHARDS, Book
 from twofold.index.version import create_version
 from twofold.progress import bar
+from twofold.storage.checksums import SummedFile
 
 TRIES = 100
 """How often the list of shards is read again because one was joined with others meanwhile."""
@@ -67,12 +68,11 @@ def _moment(
 
 
 def _copy_shard(file: IO[bytes], source: Path, target: Path, record: ShardRecord) -> None:
-    sums = BlockSums()
-    with target.open("wb") as copy:
+    with target.open("wb") as opened:
+        copy = SummedFile(opened)
         while piece := file.read(PIECE):
-            sums.add(piece)
             copy.write(piece)
-    if (sums.size, sums.done()) != (record.size, record.sums):
+    if (copy.size, copy.checksums()) != (record.size, record.sums):
         raise TwofoldError(f"{source}: damaged; {REMEDY}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,8 @@ from twofold import storage
 from twofold.errors import TwofoldError
 from twofold.index.bounds import Floats, Heads, Rows, Small
 from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
+from twofold.storage.checksums import CheckedBytes, SummedFile
 
-BLOCK = 1 << 18
-"""Bytes under one checksum."""
 COPIED = 1 << 14
 """Rows that are held at a time while shards are joined."""
 STORED = ("float32", "float16")
@@ -45,24 +43,23 @@ class Shard:
     def __init__(self, folder: Path, record: ShardRecord) -> None:
         self.path, self.record = folder / record.name, record
         try:
-            self.bytes = np.memmap(self.path, np.uint8, "c")  # torch wants arrays that could be written
+            content = np.memmap(self.path, np.uint8, "c")  # torch wants arrays that could be written
         except FileNotFoundError:
             raise MissingShardError(f"{self.path}: this part of the index is missing; {REMEDY}") from None
         except (OSError, ValueError) as error:
             raise TwofoldError(f"{self.path}: cannot be read ({error}); {REMEDY}") from None
-        if len(self.bytes) != record.size:
-            raise TwofoldError(f"{self.path}: {len(self.bytes):,} bytes long, not {record.size:,}; {REMEDY}")
-        self._sums = np.frombuffer(record.sums, np.uint32)
-        self._checked = np.zeros(len(self._sums), bool)
-        self._check(_blocks(0, 8))
-        length = int.from_bytes(bytes(self.bytes[:8]), "little")
-        self._check(_blocks(0, 8 + length))
+        if len(content) != record.size:
+            raise TwofoldError(f"{self.path}: {len(content):,} bytes long, not {record.size:,}; {REMEDY}")
+        self._content = CheckedBytes(self.path, content, record.sums, REMEDY)
+        self._content.check(0, 8)
+        length = int.from_bytes(bytes(content[:8]), "little")
+        self._content.check(0, 8 + length)
         self._starts: dict[str, int] = {}
         self._arrays: dict[str, NDArray[Any]] = {}
-        for name, about in json.loads(bytes(self.bytes[8 : 8 + length])).items():
+        for name, about in json.loads(bytes(content[8 : 8 + length])).items():
             start, stop = (8 + length + offset for offset in about["data_offsets"])
             self._starts[name] = start
-            self._arrays[name] = self.bytes[start:stop].view(_KINDS[about["dtype"]]).reshape(about["shape"])
+            self._arrays[name] = content[start:stop].view(_KINDS[about["dtype"]]).reshape(about["shape"])
         self.keys: Rows = self._whole("keys")
         self.small = Small(*(self._whole(name) for name in ("integers", "steps", "errors", "norms")))
         self.heads = Heads(self._whole("heads"), self._whole("head_steps"))
@@ -79,10 +76,9 @@ class Shard:
         stored = self._arrays[name]
         wide, start = stored[:1].nbytes, self._starts[name]
         if isinstance(rows, slice):
-            self._check(_blocks(start + rows.start * wide, start + rows.stop * wide))
+            self._content.check(start + rows.start * wide, start + rows.stop * wide)
         else:
-            first = start + rows * wide
-            self._check(np.unique(np.concatenate([first // BLOCK, (first + wide - 1) // BLOCK])))
+            self._content.check_rows(start + rows * wide, wide)
         return stored[rows]
 
     def rows_of(self, keys: Rows) -> Rows:
@@ -93,25 +89,13 @@ class Shard:
 
     def check(self) -> None:
         """Read everything and compare it with its checksums."""
-        self._checked[:] = False
-        self._check(np.arange(len(self._sums)))
+        self._content.check_again()
 
     def _whole(self, name: str) -> NDArray[Any]:
         array = self._arrays[name]
         start = self._starts[name]
-        self._check(_blocks(start, start + array.nbytes))
+        self._content.check(start, start + array.nbytes)
         return array
-
-    def _check(self, blocks: Rows) -> None:
-        for block in blocks[~self._checked[blocks]]:
-            if zlib.crc32(self.bytes[block * BLOCK : (block + 1) * BLOCK].tobytes()) != self._sums[block]:
-                raise TwofoldError(f"{self.path}: damaged near byte {block * BLOCK:,}; {REMEDY}")
-            self._checked[block] = True
-
-
-def _blocks(start: int, stop: int) -> Rows:
-    """The blocks that hold these bytes."""
-    return np.arange(start // BLOCK, -(-stop // BLOCK))
 
 
 class MissingShardError(TwofoldError):
@@ -193,13 +177,12 @@ def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: 
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 64)
-    sums = BlockSums()
     with storage.new_file(folder / name) as file:
+        summed = SummedFile(file)
         for piece in _pieces(text, sources, list(shapes)):
-            sums.add(piece)
-            file.write(piece)
+            summed.write(piece)
     first, last = sources[0].part("keys", 0, 1)[0], sources[-1].part("keys", len(sources[-1]) - 1, len(sources[-1]))[0]
-    return ShardRecord(name, int(first), int(last), rows, sums.size, sums.done())
+    return ShardRecord(name, int(first), int(last), rows, summed.size, summed.checksums())
 
 
 def _pieces(header: bytes, sources: Sequence[Fresh | Kept], arrays: list[str]) -> Iterator[bytes]:
@@ -208,28 +191,6 @@ def _pieces(header: bytes, sources: Sequence[Fresh | Kept], arrays: list[str]) -
         for source in sources:
             for start in range(0, len(source), COPIED):
                 yield np.ascontiguousarray(source.part(array, start, start + COPIED)).tobytes()
-
-
-class BlockSums:
-    """Checksums of blocks, of bytes that come in pieces of any length."""
-
-    def __init__(self) -> None:
-        self.size, self.done_sums, self.current = 0, list[int](), 0
-
-    def add(self, piece: bytes) -> None:
-        view = memoryview(piece)
-        while view:
-            room = BLOCK - self.size % BLOCK
-            self.current = zlib.crc32(view[:room], self.current)
-            self.size += len(view[:room])
-            view = view[room:]
-            if self.size % BLOCK == 0:
-                self.done_sums.append(self.current)
-                self.current = 0
-
-    def done(self) -> bytes:
-        last = [self.current] if self.size % BLOCK else []
-        return np.array(self.done_sums + last, np.uint32).tobytes()
 
 
 _NAMES = {"int64": "I64", "int8": "I8", "float32": "F32", "float16": "F16"}

@@ -37,36 +37,63 @@ class SummedFile:
             self.size += len(part)
             view = view[len(part) :]
 
+    def checksums(self) -> bytes:
+        """The CRC-32 of each block so far, four bytes each."""
+        return np.array(self._sums, "<u4").tobytes()
+
     def about(self) -> dict[str, Any]:
         """The size and the checksums, as JSON can hold them."""
-        return {"size": self.size, "crc32": np.array(self._sums, "<u4").tobytes().hex()}
+        return {"size": self.size, "crc32": self.checksums().hex()}
 
 
-class CheckedFile:
-    """The bytes of a file, mapped into memory."""
+class CheckedBytes:
+    """The bytes of a file that is mapped into memory, and the checksums that its blocks must have."""
+
+    def __init__(self, path: Path, content: NDArray[np.uint8], checksums: bytes, remedy: str) -> None:
+        """checksums: as `SummedFile.checksums` gives them; remedy: ends the error line of a damaged block"""
+        self.path, self.bytes, self.remedy = path, content, remedy
+        self._sums: list[int] = np.frombuffer(checksums, "<u4").tolist()
+        if len(self._sums) != -(-len(content) // BLOCK):
+            raise TwofoldError(f"{path}: damaged, {len(self._sums):,} checksums of {len(content):,} bytes; {remedy}")
+        self._checked = bytearray(len(self._sums))
+
+    def check(self, start: int, stop: int) -> None:
+        """Compare the blocks that hold these bytes with their checksums, each once."""
+        first, end = start // BLOCK, -(-stop // BLOCK)
+        while (first := self._checked.find(0, first, end)) >= 0:
+            self._check_block(first)
+
+    def check_rows(self, starts: NDArray[np.int64], size: int) -> None:
+        """Do the same for many short rows at once: `size` bytes from each of `starts` on, less than a block."""
+        blocks = np.unique(np.concatenate([starts // BLOCK, (starts + size - 1) // BLOCK]))
+        for block in blocks[~np.frombuffer(self._checked, np.bool_)[blocks]].tolist():
+            self._check_block(block)
+
+    def check_again(self) -> None:
+        """Compare every block, also those that were compared before."""
+        self._checked = bytearray(len(self._sums))
+        self.check(0, len(self.bytes))
+
+    def _check_block(self, block: int) -> None:
+        if zlib.crc32(self.bytes[block * BLOCK : (block + 1) * BLOCK].tobytes()) != self._sums[block]:
+            raise TwofoldError(f"{self.path}: damaged near byte {block * BLOCK:,}; {self.remedy}")
+        self._checked[block] = True
+
+
+class CheckedFile(CheckedBytes):
+    """A file that is mapped into memory to be read, if it is as long as it was written."""
 
     def __init__(self, path: Path, about: dict[str, Any], remedy: str) -> None:
-        self.path, self.remedy = path, remedy
-        self._sums: list[int] = np.frombuffer(bytes.fromhex(about["crc32"]), "<u4").tolist()
-        self._unchecked = set(range(len(self._sums)))
+        """about: as `SummedFile.about` gives it"""
         try:
             size = path.stat().st_size
             # An empty file, as of a column without a single number, cannot be mapped.
-            self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+            content: NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
         except OSError as error:
             raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
         if size != about["size"]:
             raise TwofoldError(f"{path}: damaged, {size:,} bytes long, not {about['size']:,}; {remedy}")
-
-    def check(self, start: int, stop: int) -> None:
-        """Compare the blocks that hold these bytes with their checksums, each once."""
-        if not self._unchecked:
-            return
-        for block in range(start // BLOCK, -(-stop // BLOCK)):
-            if block in self._unchecked:
-                if zlib.crc32(self.bytes[block * BLOCK : (block + 1) * BLOCK].tobytes()) != self._sums[block]:
-                    raise TwofoldError(f"{self.path}: damaged near byte {block * BLOCK:,}; {self.remedy}")
-                self._unchecked.discard(block)
+        super().__init__(path, content, bytes.fromhex(about["crc32"]), remedy)
 
     def whole(self, kind: np.dtype[Any]) -> NDArray[Any]:
         """All numbers of the file, checked."""
