@@ -33,7 +33,7 @@ from tests.conftest import small_recipe, write_jsonl
 from tests.index.common import TEXTS, ranker_of
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.index import Index
-from twofold.index.store import Book
+from twofold.index.catalog import Catalog
 from twofold.model import Model, Ranker
 from twofold.recipe import Recipe, train
 
@@ -96,10 +96,10 @@ def cost(folder: Path, model: Ranker, times: int) -> dict[str, Any]:
     """Milliseconds of a change of one candidate: now, and as it was, synced into the log and not into the main file."""
     rows = [{"id": number, "text": TEXTS[number % len(TEXTS)]} for number in range(5000)]
     index = Index.build(folder / "cost", model, rows)
-    settle, measured = Book.settle, dict[str, dict[str, list[float]]]()
+    checkpoint, measured = Catalog.checkpoint, dict[str, dict[str, list[float]]]()
 
-    def only_synced(book: Book) -> None:
-        with (book.path.parent / "index.sqlite-wal").open("rb") as log:
+    def only_synced(catalog: Catalog) -> None:
+        with (catalog.path.parent / "index.sqlite-wal").open("rb") as log:
             os.fsync(log.fileno())
 
     changes: dict[str, Callable[[int], Any]] = {
@@ -108,13 +108,13 @@ def cost(folder: Path, model: Ranker, times: int) -> dict[str, Any]:
         "remove": lambda number: index.remove([f"x{number}"]),
     }
     for number in range(times):
-        for name, how in (("before", only_synced), ("now", settle)):
-            Book.settle = how  # type: ignore[method-assign, assignment]
+        for name, how in (("before", only_synced), ("now", checkpoint)):
+            Catalog.checkpoint = how  # type: ignore[method-assign, assignment]
             for kind, change in changes.items():
                 start = time.perf_counter()
                 change(number)
                 measured.setdefault(kind, {}).setdefault(name, []).append((time.perf_counter() - start) * 1000)
-    Book.settle = settle  # type: ignore[method-assign]
+    Catalog.checkpoint = checkpoint  # type: ignore[method-assign]
     medians = {
         kind: {name: statistics.median(found) for name, found in both.items()} for kind, both in measured.items()
     }

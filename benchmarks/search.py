@@ -31,9 +31,9 @@ import twofold
 from twofold.cli.stdlib_docs import pairs, standard_library_docs
 from twofold.data.files import read_rows
 from twofold.index.bounds import Heads, Small, main_directions
+from twofold.index.catalog import Catalog
 from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
-from twofold.index.shard import Shard
-from twofold.index.store import SHARDS, Book
+from twofold.index.shard import SHARD_FOLDER, Shard
 from twofold.model.ranker import Ranker
 from twofold.types import Contexts
 
@@ -243,7 +243,7 @@ def read(folder: Path, count: int) -> tuple[np.ndarray[Any, Any], dict[str, Any]
         notes.write_text(json.dumps({"build_sentences_per_cpu_second": count / (time.process_time() - start)}))
     info = twofold.open_index(folder).info()
     per_million = {name: round(size / info["candidates"]) for name, size in info["bytes"].items()}  # bytes → megabytes
-    shards = [Shard(folder / SHARDS, record) for record in Book(folder).shards()]
+    shards = [Shard(folder / SHARD_FOLDER, record) for record in Catalog(folder).shards()]
     vectors = np.concatenate([one.vectors(np.arange(len(one))) for one in shards])
     return vectors, {**json.loads(notes.read_text()), "real": len(vectors), "disk_megabytes_per_million": per_million}
 

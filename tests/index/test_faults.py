@@ -192,7 +192,7 @@ def test_a_damaged_shard_is_named(folder: Path, ranker: Ranker, damage: Callable
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_book_is_named(
+def test_a_damaged_catalog_is_named(
     folder: Path, ranker: Ranker, damage: Callable[[Path], None], right: list[Answer]
 ) -> None:
     damage(folder / "index.sqlite")
@@ -213,7 +213,7 @@ def test_a_damaged_book_is_named(
 
 
 @pytest.mark.parametrize("step", [pytest.param(1601, id="some"), pytest.param(37, id="many", marks=pytest.mark.bench)])
-def test_another_byte_in_the_book_never_gives_a_wrong_answer(
+def test_another_byte_in_the_catalog_never_gives_a_wrong_answer(
     folder: Path, ranker: Ranker, right: list[Answer], step: int
 ) -> None:
     path = folder / "index.sqlite"
@@ -246,7 +246,7 @@ def test_another_byte_in_the_book_never_gives_a_wrong_answer(
         "DROP TABLE gone",
     ],
 )
-def test_a_book_with_another_content_is_named_or_answers_right(
+def test_a_catalog_with_another_content_is_named_or_answers_right(
     folder: Path, ranker: Ranker, right: list[Answer], change: str
 ) -> None:
     database = sqlite3.connect(folder / "index.sqlite")
@@ -256,7 +256,7 @@ def test_a_book_with_another_content_is_named_or_answers_right(
     assert outcome(folder, ranker, right) <= {"named", "right"}
 
 
-@pytest.mark.parametrize("what", ["shard", "book"])
+@pytest.mark.parametrize("what", ["shard", "catalog"])
 def test_a_file_of_another_index_is_not_taken_for_ones_own(
     folder: Path, tmp_path: Path, tokenizer: TextTokenizer, ranker: Ranker, right: list[Answer], what: str
 ) -> None:
@@ -265,7 +265,7 @@ def test_a_file_of_another_index_is_not_taken_for_ones_own(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "AT_A_TIME", 60)
         Index.build(tmp_path / "other", other, rows).close()
-    name = "index.sqlite" if what == "book" else f"shards/{first_shard(folder).name}"
-    assert (folder / name).stat().st_size == (tmp_path / "other" / name).stat().st_size or what == "book"
+    name = "index.sqlite" if what == "catalog" else f"shards/{first_shard(folder).name}"
+    assert (folder / name).stat().st_size == (tmp_path / "other" / name).stat().st_size or what == "catalog"
     shutil.copy(tmp_path / "other" / name, folder / name)
     assert outcome(folder, ranker, right) <= {"named", "right"}

@@ -62,7 +62,7 @@ def test_a_search_begun_before_a_change_belongs_to_one_moment(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "JOINED", 100)  # the old shards stay
-    # Between the first look into the book and the list of shards, another thread sees a newer state.
+    # Between the first look into the catalog and the list of shards, another thread sees a newer state.
     index, waiting = Index(folder, ranker), [True]
     index.search(CONTEXT)
     real = index._now
@@ -88,7 +88,7 @@ def test_shards_joined_between_the_list_and_the_file_are_listed_again(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, waiting = Index(folder, ranker), [True] * 5
-    real = index._book.shards
+    real = index._catalog.shards
 
     def shards() -> Any:
         listed = real()
@@ -99,7 +99,7 @@ def test_shards_joined_between_the_list_and_the_file_are_listed_again(
             other.compact()
         return listed
 
-    monkeypatch.setattr(index._book, "shards", shards)
+    monkeypatch.setattr(index._catalog, "shards", shards)
     assert len(index.search(CONTEXT, 100)) == 25
 
 
@@ -107,7 +107,7 @@ def test_health_is_good_although_another_compacts_meanwhile(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, waiting = Index(folder, ranker), [True]
-    real = index._book.fields
+    real = index._catalog.fields
 
     def fields() -> set[str]:
         if waiting:
@@ -116,14 +116,14 @@ def test_health_is_good_although_another_compacts_meanwhile(
             Index(folder, ranker).compact()
         return real()
 
-    monkeypatch.setattr(index._book, "fields", fields)
+    monkeypatch.setattr(index._catalog, "fields", fields)
     assert index.info(check=True)["health"] == "good"
 
 
 def test_whoever_comes_second_waits_and_says_so_after_a_while(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "WAIT", 0.2)
+    monkeypatch.setattr(writer, "LOCK_WAIT", 0.2)
     with (
         writer.Writer(folder, ranker).alone(),
         pytest.raises(TwofoldError, match="another process has been writing"),

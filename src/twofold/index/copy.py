@@ -10,9 +10,10 @@ from typing import IO
 
 from twofold import storage
 from twofold.errors import TwofoldError
-from twofold.index.shard import REMEDY, ShardRecord
-from twofold.index.store import FILE, SHARDS, Book
-from twofold.index.version import create_version
+from twofold.index.catalog import Catalog
+from twofold.index.catalog_tables import CATALOG_FILE
+from twofold.index.shard import REMEDY, SHARD_FOLDER, ShardRecord
+from twofold.index.version_record import create_version
 from twofold.progress import bar
 from twofold.storage.checksums import SummedFile
 
@@ -30,27 +31,27 @@ def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = Fa
         raise TwofoldError(f"{target}: is there already; give a folder that is not there")
     if os.path.realpath(source) in map(str, Path(os.path.realpath(target)).parents):
         raise TwofoldError(f"{target}: lies inside the index itself; give a folder elsewhere")
-    book = Book(source, anyway)
+    catalog = Catalog(source, anyway)
     with contextlib.ExitStack() as stack, storage.new_folder(target) as aside:
-        stack.callback(book.close)
-        (aside / SHARDS).mkdir()
-        records, files = _moment(book, source / SHARDS, aside / FILE, stack)
+        stack.callback(catalog.close)
+        (aside / SHARD_FOLDER).mkdir()
+        records, files = _moment(catalog, source / SHARD_FOLDER, aside / CATALOG_FILE, stack)
         with bar("copying", sum(record.size for record in records), show=show) as report:
             done = 0
             for record, file in zip(records, files, strict=True):
-                _copy_shard(file, source / SHARDS / record.name, aside / SHARDS / record.name, record)
+                _copy_shard(file, source / SHARD_FOLDER / record.name, aside / SHARD_FOLDER / record.name, record)
                 done += record.size
                 report(done)
         return _finish(aside)
 
 
 def _moment(
-    book: Book, shards: Path, copy: Path, stack: contextlib.ExitStack
+    catalog: Catalog, shards: Path, copy: Path, stack: contextlib.ExitStack
 ) -> tuple[list[ShardRecord], list[IO[bytes]]]:
     """Copy the database, and open all files that it lists: a file that is open can be read to its end."""
     for attempt in range(TRIES):
-        with book.reading():
-            records = book.shards()
+        with catalog.read_transaction():
+            records = catalog.shards()
             opened = contextlib.ExitStack()
             try:
                 files: list[IO[bytes]] = [opened.enter_context((shards / record.name).open("rb")) for record in records]
@@ -60,9 +61,9 @@ def _moment(
                     raise TwofoldError(f"{error.filename}: this part of the index is missing; {REMEDY}") from None
                 continue
             stack.push(opened)
-            book.count()  # a database without candidates is named here, and not its copy
+            catalog.count()  # a database without candidates is named here, and not its copy
             with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
-                book.database.backup(target)
+                catalog.database.backup(target)
             return records, files
     raise AssertionError
 
@@ -78,12 +79,12 @@ def _copy_shard(file: IO[bytes], source: Path, target: Path, record: ShardRecord
 
 def _finish(folder: Path) -> int:
     """Bring the copy into one file, and record its version."""
-    with contextlib.closing(sqlite3.connect(folder / FILE, isolation_level=None)) as database:
+    with contextlib.closing(sqlite3.connect(folder / CATALOG_FILE, isolation_level=None)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    create_version(folder, 0)
-    copy = Book(folder)
+    create_version(folder)
+    copy = Catalog(folder)
     try:
-        copy.settle()
+        copy.checkpoint()
         return copy.count()
     finally:
         copy.close()

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from twofold.data.candidates import Texts, at_hand
 from twofold.errors import TwofoldError, as_list
 from twofold.index.bounds import Floats, Rows
-from twofold.index.connections import Connections
+from twofold.index.catalog import Catalog
+from twofold.index.catalog_per_thread import CatalogPerThread
+from twofold.index.catalog_tables import Entry
 from twofold.index.copy import copy_index
 from twofold.index.filters import condition
 from twofold.index.search import LEVEL, Best, Query, search
-from twofold.index.shard import MissingShardError, Shard, Shelved
-from twofold.index.store import SHARDS, Book, Entry
+from twofold.index.shard import SHARD_FOLDER, MissingShardError, Shard, Shelved
 from twofold.index.writer import Writer, build
 from twofold.model.candidates import Text, as_k
 from twofold.model.load import load_ranker
@@ -57,13 +58,13 @@ class Index:
         """model: the one that the index was built with, if it was moved; `load` makes a ranker of its name"""
         self.folder = Path(folder)
         self._given, self._load = model, load
-        self._connections = Connections(self.folder)
+        self._catalogs = CatalogPerThread(self.folder)
         self._lock = threading.Lock()
         self._view = View(-1, {})
         self._passing: dict[str, tuple[int, Rows]] = {}
         self._trusted = False
         _OPEN.add(self)
-        self._book  # noqa: B018 - a folder without an index is found out now
+        self._catalog  # noqa: B018 - a folder without an index is found out now
 
     @classmethod
     def build(
@@ -105,11 +106,11 @@ class Index:
     @cached_property
     def model(self) -> Ranker:
         """The ranker that the index was built with; another is refused."""
-        name = self._given or self._book.about("model")
+        name = self._given or self._catalog.metadata("model")
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
         ranker = name if isinstance(name, Ranker) else self._load(name)
-        self._book.check_model(ranker.fingerprint(), "the one given" if name is ranker else name)
+        self._catalog.check_model(ranker.fingerprint(), "the one given" if name is ranker else name)
         return ranker
 
     def search(
@@ -155,18 +156,18 @@ class Index:
     ) -> tuple[list[Hit], bool]:
         failed = -1
         while True:
-            with self._book.reading():
+            with self._catalog.read_transaction():
                 try:
                     view = self._now()
                 except MissingShardError:
                     # Shards were joined between the list and the file: the next list names the new ones.
-                    failed, before = self._book.version, failed
+                    failed, before = self._catalog.version, failed
                     if failed == before:
                         raise
                     continue
                 query = Query(self.model.head, context, view.directions if fast else None)
                 found = search(self._shelves(view, where, exclude), query, k)
-                entries = self._book.entries(found.keys.tolist())
+                entries = self._catalog.entries_by_key(found.keys.tolist())
                 return _hits(found, entries, k), found.proven
 
     def _shelves(self, view: View, where: str | None, exclude: Sequence[Any]) -> list[Shelved]:
@@ -175,37 +176,37 @@ class Index:
             passing = self._keys_that_pass(where, view.version)
             shelves = [_only(one, passing) for one in shelves]
         if exclude:
-            keys = np.array([entry.key for entry in self._book.entries_of(exclude).values()], np.int64)
+            keys = np.array([entry.key for entry in self._catalog.entries_by_id(exclude).values()], np.int64)
             shelves = [_without(one, keys) for one in shelves]
         return shelves
 
     def _now(self) -> View:
         """The shards as they are, read anew only after a change."""
         with self._lock:  # the moment begins with the first question, so nobody's is older than what is known
-            known, version = self._view, self._book.version
+            known, version = self._view, self._catalog.version
             if version == known.version:
                 return known
             if version < known.version:
                 raise TwofoldError(f"{self.folder}: was replaced by an older copy while it was open; open it again")
-            self._book.check_ready()
-            self._book.check_seal()
-            records = self._book.shards()
+            self._catalog.check_ready()
+            self._catalog.check_small_tables()
+            records = self._catalog.shards()
             fresh = any(record.name not in known.shelves for record in records)
-            gone = self._book.gone_since(-1 if fresh else known.version)
+            gone = self._catalog.deleted_since(-1 if fresh else known.version)
             shelves = {}
             for record in records:
-                before = known.shelves.get(record.name) or Shelved(Shard(self.folder / SHARDS, record), None)
+                before = known.shelves.get(record.name) or Shelved(Shard(self.folder / SHARD_FOLDER, record), None)
                 shelves[record.name] = _without(before, gone)
-            self._view = View(version, shelves, self._book.directions())
+            self._view = View(version, shelves, self._catalog.directions())
             return self._view
 
     def _keys_that_pass(self, where: str, version: int) -> Rows:
         with self._lock:
             known = self._passing.get(where)
             if known is None or known[0] != version:
-                keys = self._book.keys_of(condition(where, self._book.fields()))
+                keys = self._catalog.keys_where(condition(where, self._catalog.fields()))
                 if not self._trusted:  # a candidate whose fields are damaged would drop out unseen
-                    self._book.check_candidates()
+                    self._catalog.check_candidates()
                     self._trusted = True
                 while len(self._passing) >= FILTERS_KEPT:
                     del self._passing[next(iter(self._passing))]
@@ -215,26 +216,26 @@ class Index:
     # --- what it is ---
 
     def __len__(self) -> int:
-        return self._book.count()
+        return self._catalog.count()
 
     def info(self, check: bool = False) -> dict[str, Any]:
         """Counts, sizes, fingerprint and health; with `check` every byte is read."""
-        book = self._book
-        with book.reading():
-            records, version = book.shards(), book.version
-            about = {name: book.about(name) for name in ("model", "fingerprint", "stored", "state", "format")}
-            gone, count, fields = len(book.gone_since(-1)), book.count(), sorted(book.fields())
+        catalog = self._catalog
+        with catalog.read_transaction():
+            records, version = catalog.shards(), catalog.version
+            about = {name: catalog.metadata(name) for name in ("model", "fingerprint", "stored", "state", "format")}
+            gone, count, fields = len(catalog.deleted_since(-1)), catalog.count(), sorted(catalog.fields())
         health, width = "good", None
         try:
             for record in records:
-                shard = Shard(self.folder / SHARDS, record)
+                shard = Shard(self.folder / SHARD_FOLDER, record)
                 width = shard.small.integers.shape[1]
                 if check:
                     shard.check()
             if check:
-                book.check()
+                catalog.check()
         except MissingShardError as error:
-            if book.version != version:  # shards were joined meanwhile
+            if catalog.version != version:  # shards were joined meanwhile
                 return self.info(check)
             health = str(error)
         except TwofoldError as error:
@@ -251,14 +252,14 @@ class Index:
             "fields": fields,
             "shards": len(records),
             "removed": gone,
-            "bytes": {"shards": sum(one.size for one in records), "texts": book.path.stat().st_size},
+            "bytes": {"shards": sum(one.size for one in records), "texts": catalog.path.stat().st_size},
             "health": health,
         }
 
     def given_ids(self, words: Iterable[str]) -> list[Any]:
         """Ids as somebody typed them: a number is meant where no text of these digits is there."""
         words = as_list(words, "ids")
-        texts = self._book.entries_of(words)
+        texts = self._catalog.entries_by_id(words)
         return [int(one) if one not in texts and _NUMBER.fullmatch(one) else one for one in words]
 
     def copy(self, folder: str | Path, show: bool = False) -> None:
@@ -266,7 +267,7 @@ class Index:
         copy_index(self.folder, Path(folder), show=show)
 
     def close(self) -> None:
-        self._connections.close()
+        self._catalogs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -275,28 +276,28 @@ class Index:
         self.close()
 
     @property
-    def _book(self) -> Book:
-        return self._connections.book()
+    def _catalog(self) -> Catalog:
+        return self._catalogs.current()
 
     def _after_fork(self) -> None:
         """In a new process nobody holds the lock, and no connection of the parent's may be used or closed."""
         self._lock = threading.Lock()
-        self._connections = Connections(self.folder)
+        self._catalogs = CatalogPerThread(self.folder)
 
 
 _OPEN: weakref.WeakSet[Index] = weakref.WeakSet()
-_PARENTS: list[Connections] = []
-"""Connections of the process from which this one was forked: to close one would undo the parent's locks."""
+_PARENTS: list[CatalogPerThread] = []
+"""CatalogPerThread of the process from which this one was forked: to close one would undo the parent's locks."""
 
 
 def _before_fork() -> None:
     for index in list(_OPEN):
-        index._connections.close()
+        index._catalogs.close()
 
 
 def _after_fork_in_child() -> None:
     for index in list(_OPEN):
-        _PARENTS.append(index._connections)
+        _PARENTS.append(index._catalogs)
         index._after_fork()
 
 

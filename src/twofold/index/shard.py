@@ -17,6 +17,7 @@ from twofold.index.bounds import Floats, Heads, Rows, Small
 from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
 from twofold.storage.checksums import CheckedBytes, SummedFile
 
+SHARD_FOLDER = "shards"
 COPIED = 1 << 14
 """Rows that are held at a time while shards are joined."""
 STORED = ("float32", "float16")

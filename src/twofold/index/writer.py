@@ -20,13 +20,15 @@ from twofold.data import files
 from twofold.data.candidates import Candidate, Texts, is_file, read_candidates
 from twofold.errors import TwofoldError
 from twofold.index.bounds import Floats, main_directions
-from twofold.index.shard import STORED, Fresh, Kept, Shard, ShardRecord, write_shard
-from twofold.index.store import BUILDING, FILE, LOCK, READY, SHARDS, WAIT, Book, Entry
-from twofold.index.version import VERSION
+from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
+from twofold.index.catalog_tables import CATALOG_FILE, Entry, create_catalog
+from twofold.index.shard import SHARD_FOLDER, STORED, Fresh, Kept, Shard, ShardRecord, write_shard
+from twofold.index.version_record import VERSION_FILE
 from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
 from twofold.storage.locks import HeldError, held
 
+LOCK_FILE = ".lock"
 AT_A_TIME = 4096
 """Texts that are read and written as one shard before they count: what a kill can cost."""
 JOINED = 8
@@ -46,31 +48,31 @@ def build(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, sho
     source, fingerprint = source_of(texts), model.fingerprint()
     total = survey(texts, 0)  # first: what cannot be kept leaves nothing behind
     _check_folder(folder)
-    with held(folder / LOCK, "building an index"):
-        if not os.path.exists(folder / FILE):
+    with held(folder / LOCK_FILE, "building an index"):
+        if not os.path.exists(folder / CATALOG_FILE):
             about = {"model": name, "fingerprint": fingerprint, "stored": stored, "source": source}
-            Book.create(folder, {**about, "state": BUILDING, "next_key": "1"})
+            create_catalog(folder, {**about, "state": BUILDING, "next_key": "1"})
         writer = Writer(folder, model)
         with writer.working():
-            book = writer.book
-            book.check_model(fingerprint, name)
-            if book.about("state") == READY:
+            catalog = writer.catalog
+            catalog.check_model(fingerprint, name)
+            if catalog.metadata("state") == READY:
                 raise TwofoldError(
                     f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
                 )
-            if (book.about("source"), book.about("stored")) != (source, stored):
+            if (catalog.metadata("source"), catalog.metadata("stored")) != (source, stored):
                 raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
             writer.write(texts, 0, total, show)
             writer.join_all()
-            with book.changing():
-                book.set_about("state", READY)
+            with catalog.write_transaction():
+                catalog.set_metadata("state", READY)
 
 
 def _check_folder(folder: Path) -> None:
     """Refuse to build among files that belong to something else."""
-    if os.path.exists(folder / FILE) or not os.path.exists(folder):
+    if os.path.exists(folder / CATALOG_FILE) or not os.path.exists(folder):
         return
-    if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION for path in folder.iterdir()):
+    if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION_FILE for path in folder.iterdir()):
         raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
 
 
@@ -92,8 +94,8 @@ class Writer:
 
     def __init__(self, folder: Path, model: Ranker | None = None) -> None:
         """model: needed wherever texts are read"""
-        self.folder, self.shards = folder, folder / SHARDS
-        self.book = Book(folder)
+        self.folder, self.shards = folder, folder / SHARD_FOLDER
+        self.catalog = Catalog(folder)
         self.model = model
         self._joined = False
 
@@ -101,14 +103,14 @@ class Writer:
     def alone(self) -> Iterator[None]:
         """While this lasts nobody else writes."""
         try:
-            with held(self.folder / LOCK, "writing", WAIT), self.working():
+            with held(self.folder / LOCK_FILE, "writing", LOCK_WAIT), self.working():
                 yield
         except HeldError as error:
             raise TwofoldError(
-                f"{self.folder}: another process has been writing for {WAIT:.0f} s{error.holder}; try later"
+                f"{self.folder}: another process has been writing for {LOCK_WAIT:.0f} s{error.holder}; try later"
             ) from None
         finally:
-            self.book.close()
+            self.catalog.close()
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -118,15 +120,15 @@ class Writer:
             yield
         finally:
             try:
-                self.book.settle()
+                self.catalog.checkpoint()
                 if self._joined:
                     self._sweep()
             finally:
-                self.book.close()
+                self.catalog.close()
 
     def _sweep(self) -> None:
         """Remove files that are no shards of the index, or no longer."""
-        listed = {record.name for record in self.book.shards()}
+        listed = {record.name for record in self.catalog.shards()}
         with storage.writing(self.shards):
             for path in self.shards.glob("*") if self.shards.exists() else ():
                 if path.name not in listed:
@@ -134,52 +136,52 @@ class Writer:
 
     def add(self, texts: Texts, show: bool = False) -> int:
         with self.alone():
-            self.book.check_ready()
+            self.catalog.check_ready()
             source = source_of(texts)
-            begun = json.loads(self.book.about("adding") or "{}")
+            begun = json.loads(self.catalog.metadata("adding") or "{}")
             if source in begun:  # the same was cut short: what counts already is passed over
                 start = begun[source]
                 total = survey(texts, start)
             else:
-                start = max(self.book.largest_number() + (0 if is_file(texts) else 1), 0)  # files count from 1
+                start = max(self.catalog.largest_number() + (0 if is_file(texts) else 1), 0)  # files count from 1
                 total = survey(texts, start)
                 for some in chunks(read_candidates(texts), start):
-                    known = self.book.entries_of(list(some))
+                    known = self.catalog.entries_by_id(list(some))
                     for id, one in some.items():
                         if id in known:
                             told = "is there already; use `twofold index update`"
                             raise TwofoldError(f"{one.place}: the id {id!r} {told}")
-                with self.book.changing():
-                    self.book.set_about("adding", json.dumps({source: start}))
+                with self.catalog.write_transaction():
+                    self.catalog.set_metadata("adding", json.dumps({source: start}))
             added = self.write(texts, start, total, show)
-            with self.book.changing():
-                self.book.set_about("adding", "{}")
+            with self.catalog.write_transaction():
+                self.catalog.set_metadata("adding", "{}")
             return added
 
     def update(self, texts: Texts, show: bool = False) -> int:
         with self.alone():
-            self.book.check_ready()
+            self.catalog.check_ready()
             return self.write(texts, 0, survey(texts, 0), show)
 
     def remove(self, ids: Sequence[Any]) -> int:
         with self.alone():
-            self.book.check_ready()
-            known = self.book.entries_of(ids)
+            self.catalog.check_ready()
+            known = self.catalog.entries_by_id(ids)
             for id in ids:
                 if id not in known:
                     raise TwofoldError(f"{self.folder}: there is no candidate {id!r}; nothing was removed")
-            with self.book.changing():
-                self.book.drop([entry.key for entry in known.values()])
+            with self.catalog.write_transaction():
+                self.catalog.delete([entry.key for entry in known.values()])
             return len(known)
 
     def compact(self) -> None:
         with self.alone():
-            self.book.check_ready()
+            self.catalog.check_ready()
             self.join_all()
 
     def join_all(self) -> None:
         """As few shards as possible, whose heads are in directions learned from all of them."""
-        records = self.book.shards()
+        records = self.catalog.shards()
         kept = self._kept(records)
         rows = sum(map(len, kept))
         if rows:
@@ -195,7 +197,7 @@ class Writer:
         seen = changed = 0
         with bar("reading texts", total, show=show) as report:
             for some in chunks(read_candidates(texts), start):
-                known = self.book.entries_of(list(some))
+                known = self.catalog.entries_by_id(list(some))
                 new = {id: one for id, one in some.items() if id not in known or known[id].text != one.text}
                 same = [(known[id], one) for id, one in some.items() if id not in new]
                 rewritten = [Entry(old.key, old.id, old.text, fields_of(one)) for old, one in same]
@@ -217,7 +219,7 @@ class Writer:
         read = self.model.head.stored(self.model.embed_candidates(once, report))
         vectors = read.cpu().numpy()[[place[text] for text in texts]]
         with np.errstate(over="ignore"):
-            vectors = vectors.astype(self.book.about("stored"))
+            vectors = vectors.astype(self.catalog.metadata("stored"))
         for number in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():
             raise TwofoldError(
                 f"the vector of {texts[number][:60]!r} is not finite; the model is damaged"
@@ -229,33 +231,33 @@ class Writer:
         self, new: Mapping[Any, Candidate], vectors: NDArray[Any], dropped: Sequence[int], rewritten: Sequence[Entry]
     ) -> None:
         """One shard and one transaction: all of it counts, or nothing."""
-        first = int(self.book.about("next_key") or 1)
+        first = int(self.catalog.metadata("next_key") or 1)
         entries = [Entry(key, id, one.text, fields_of(one)) for key, (id, one) in enumerate(new.items(), start=first)]
         records = []
         if entries:
-            directions = self.book.directions()
+            directions = self.catalog.directions()
             if directions is None:  # the first guess; joining all shards makes a better one
                 directions = main_directions(vectors.astype(np.float32))
-                with self.book.changing():
-                    self.book.set_directions(directions)
+                with self.catalog.write_transaction():
+                    self.catalog.set_directions(directions)
             keys = np.arange(first, first + len(entries))
             records = [self._shard([Fresh(keys, vectors, directions)], 0)]
-        with self.book.changing():
-            self.book.drop(dropped)
-            self.book.insert(entries)
-            self.book.rewrite(rewritten)
-            self.book.replace_shards([], records)
+        with self.catalog.write_transaction():
+            self.catalog.delete(dropped)
+            self.catalog.insert(entries)
+            self.catalog.update_fields(rewritten)
+            self.catalog.replace_shards([], records)
         self._join_small()
 
     def _shard(self, sources: Sequence[Fresh | Kept], number: int) -> ShardRecord:
         # The version has never counted yet, so the name is that of no shard that anybody reads.
-        name = f"{self.book.version + 1:010d}-{number:04d}.safetensors"
-        return write_shard(self.shards, name, sources, str(self.book.about("stored")))
+        name = f"{self.catalog.version + 1:010d}-{number:04d}.safetensors"
+        return write_shard(self.shards, name, sources, str(self.catalog.metadata("stored")))
 
     def _join_small(self) -> None:
         """Neighbours of like size become one, so that there are never many; each row moves a few times in all."""
         while True:
-            last = self.book.shards()[-JOINED:]
+            last = self.catalog.shards()[-JOINED:]
             sizes = [max(one.rows, SMALLEST) for one in last]
             if len(last) < JOINED or max(sizes) > JOINED * min(sizes) or sum(sizes) > LARGEST:
                 return
@@ -263,7 +265,7 @@ class Writer:
 
     def _kept(self, records: Sequence[ShardRecord]) -> list[Kept]:
         """The rows of some shards that are still candidates."""
-        gone = self.book.gone_since(-1)
+        gone = self.catalog.deleted_since(-1)
         shards = [Shard(self.shards, record) for record in records]
         kept = [Kept(shard, np.delete(np.arange(len(shard)), shard.rows_of(gone))) for shard in shards]
         return [one for one in kept if len(one)]
@@ -278,10 +280,10 @@ class Writer:
                 full.append([one])
         new = [self._shard(some, number) for number, some in enumerate(full)]
         self._joined = True  # the files of the old ones go when the new list is on the disk
-        with self.book.changing():
-            self.book.replace_shards(records, new)
+        with self.catalog.write_transaction():
+            self.catalog.replace_shards(records, new)
             if directions is not None:
-                self.book.set_directions(directions)
+                self.catalog.set_directions(directions)
 
 
 def survey(texts: Texts, start: int) -> int:

@@ -10,18 +10,18 @@ from pathlib import Path
 from twofold import storage
 from twofold.errors import TwofoldError
 
-VERSION = "version"
+VERSION_FILE = "version"
 _REMEDY = "restore the folder from a copy, or keep what is left: `twofold index copy INDEX NEW --anyway`"
 
 
-def create_version(folder: Path, version: int) -> None:
-    """Begin the record."""
-    storage.write_bytes(folder / VERSION, _record(version))
+def create_version(folder: Path) -> None:
+    """Create the record of an index without changes, whole or not at all."""
+    storage.write_bytes(folder / VERSION_FILE, _record(0))
 
 
 def write_version(folder: Path, version: int) -> None:
     """Record a change with one write in place: a kill cannot cut it in two, and a full disk has room for it."""
-    handle = os.open(folder / VERSION, os.O_WRONLY | os.O_CREAT, 0o644)
+    handle = os.open(folder / VERSION_FILE, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.pwrite(handle, _record(version), 0)
     finally:
@@ -33,7 +33,7 @@ def check_version(folder: Path, current: Callable[[], int]) -> None:
 
     It may be newer: a writer was killed, or is about to write the record. So the record is read first.
     """
-    path = folder / VERSION
+    path = folder / VERSION_FILE
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -47,15 +47,16 @@ def check_version(folder: Path, current: Callable[[], int]) -> None:
         recorded = -1
     if recorded < 0 or content != _record(recorded):
         raise TwofoldError(f"{path}: damaged, so lost changes would go unnoticed; {_REMEDY}")
-    held = current()
-    if held < recorded:
+    version = current()
+    if version < recorded:
         raise TwofoldError(
-            f"{folder}: lacks {recorded - held} of its last changes (version {recorded} is on record, the files hold "
-            f"{held}): a file was lost, damaged or replaced by an older one, perhaps index.sqlite-wal; {_REMEDY}"
+            f"{folder}: lacks {recorded - version} of its last changes (version {recorded} is on record, the files "
+            f"hold {version}): a file was lost, damaged or replaced by an older one, perhaps index.sqlite-wal; "
+            f"{_REMEDY}"
         )
 
 
 def _record(version: int) -> bytes:
-    """Of the same length for every version, so that one can take the other's place."""
+    """Content of the record, of the same length for every version, so that it can be replaced in place."""
     digits = f"{version:020d}".encode()
     return b"%b %08x\n" % (digits, zlib.crc32(digits))

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from twofold.errors import TwofoldError
 from twofold.index.shard import REMEDY
 
-PATIENCE = 0.1
+CHECKPOINT_WAIT = 0.1
 """Seconds that a checkpoint waits for searches that still read an older state."""
 UNWRITABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")
 REMEDIES = {
@@ -34,57 +34,57 @@ class Connection:
 
     database: sqlite3.Connection
     writable: bool
-    unchanging: tuple[int, int] | None
-    """The file's size and time, if SQLite takes it for one that never changes."""
+    immutable: tuple[int, int] | None
+    """The file's size and time of change, if SQLite takes the file for one that never changes."""
 
     def outdated(self, path: Path) -> bool:
-        """Whether the file has changed, though it was taken for one that never does."""
-        return self.unchanging is not None and self.unchanging != _state(path)
+        """Whether the file has changed although SQLite takes it for immutable."""
+        return self.immutable is not None and self.immutable != _size_and_time(path)
 
 
 @contextlib.contextmanager
-def clear_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into one line with a remedy that suits it."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into one line, with the remedy of that error."""
     try:
         yield
     except sqlite3.Error as error:
-        name = _name(error)
+        name = _error_name(error)
         remedy = next((text for start, text in REMEDIES.items() if name.startswith(start)), None)
-        closed = "open the index again" if isinstance(error, sqlite3.ProgrammingError) else REMEDY
-        raise TwofoldError(f"{path}: {' '.join(str(error).split())}; {remedy or closed}") from error
+        default = "open the index again" if isinstance(error, sqlite3.ProgrammingError) else REMEDY
+        raise TwofoldError(f"{path}: {' '.join(str(error).split())}; {remedy or default}") from error
 
 
 def connect(path: Path, timeout: float) -> Connection:
-    """A connection that can write, or one that can only read where the disk is read-only or full.
+    """Open a connection that can write, or one that can only read where the disk is read-only or full.
 
     SQLite writes beside a file that has a write-ahead log even to read it; if the log is empty, it need not.
     """
-    ways = ["mode=rw", "mode=ro"]
+    modes = ["mode=rw", "mode=ro"]
     if not _size(log_of(path)):
-        ways.append("mode=ro&immutable=1")
+        modes.append("mode=ro&immutable=1")
     failure: sqlite3.Error | None = None
-    for way in ways:
-        state = _state(path) if "immutable" in way else None
+    for mode in modes:
+        immutable = _size_and_time(path) if "immutable" in mode else None
         database = sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?{way}",
+            f"file:{quote(str(path.absolute()))}?{mode}",
             uri=True,
             timeout=timeout,
             isolation_level=None,
             check_same_thread=False,
         )
         try:
-            # What is committed is synced by `checkpoint`, before it is acknowledged.
+            # `checkpoint` syncs what is committed, before it is acknowledged.
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             database.close()
             failure = failure or error
-            if not _name(error).startswith(UNWRITABLE):
+            if not _error_name(error).startswith(UNWRITABLE):
                 raise
         else:
-            return Connection(database, way == "mode=rw", state)
+            return Connection(database, mode == "mode=rw", immutable)
     assert failure is not None
-    if len(ways) == 2:
+    if len(modes) == 2:
         raise TwofoldError(
             f"{log_of(path)}: holds changes that cannot be read here, since nothing can be written beside it "
             f"({failure}); the index is whole: open it once where its folder can be written"
@@ -93,7 +93,7 @@ def connect(path: Path, timeout: float) -> Connection:
 
 
 def refuse_writing(folder: Path) -> None:
-    """Say why an index that could only be opened to be read cannot be changed."""
+    """Say why an index that is open only for reading cannot be changed."""
     disk = os.statvfs(folder)
     if disk.f_flag & os.ST_RDONLY:
         reason = "the disk is read-only; change it where it can be written"
@@ -107,7 +107,7 @@ def refuse_writing(folder: Path) -> None:
 def checkpoint(database: sqlite3.Connection, path: Path) -> None:
     """Sync all that is committed: into the main file or, while others still search, at least into the log."""
     [[timeout]] = database.execute("PRAGMA busy_timeout").fetchall()
-    database.execute(f"PRAGMA busy_timeout = {round(PATIENCE * 1000)}")
+    database.execute(f"PRAGMA busy_timeout = {round(CHECKPOINT_WAIT * 1000)}")
     try:
         busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError:  # a full disk: what is committed stays in the log
@@ -124,14 +124,14 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _state(path: Path) -> tuple[int, int]:
-    about = os.stat(path)
-    return about.st_size, about.st_mtime_ns
+def _size_and_time(path: Path) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _size(path: Path) -> int:
     return os.stat(path).st_size if os.path.exists(path) else 0
 
 
-def _name(error: sqlite3.Error) -> str:
+def _error_name(error: sqlite3.Error) -> str:
     return str(getattr(error, "sqlite_errorname", ""))

@@ -1,0 +1,275 @@
+"""The catalog of an index: ids, texts and fields of the candidates, the list of shards, and the deleted keys."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold.errors import TwofoldError
+from twofold.index import sqlite_connection as sqlite
+from twofold.index.bounds import Floats, Rows
+from twofold.index.catalog_tables import CATALOG_FILE, FORMAT, Entry, small_tables_checksum
+from twofold.index.filters import Condition
+from twofold.index.shard import REMEDY, ShardRecord
+from twofold.index.version_record import VERSION_FILE, check_version, write_version
+
+LOCK_WAIT = 60.0
+"""Seconds to wait for another process that is writing."""
+BUILDING, READY = "building", "ready"
+QUERY_VALUES = 500
+"""Ids or keys in one query."""
+
+
+class Catalog:
+    """A connection to the catalog; every thread has its own."""
+
+    def __init__(self, folder: Path, anyway: bool = False) -> None:
+        """anyway: open it even if changes are on record that it does not hold"""
+        self.path = folder / CATALOG_FILE
+        if not os.path.exists(self.path):
+            missing = f"{folder}: holds no index ({CATALOG_FILE} is missing)"
+            raise TwofoldError(f"{missing}; make one with `twofold index build`")
+        with self._translate_errors():
+            self._connection = sqlite.connect(self.path, LOCK_WAIT)
+        self.database = self._connection.database
+        try:
+            self._check_opened(folder, anyway)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _check_opened(self, folder: Path, anyway: bool) -> None:
+        """Refuse another format, a damaged table, and a file that lacks changes."""
+        file_format = self.metadata("format")
+        if file_format != str(FORMAT):
+            raise TwofoldError(
+                f"{folder}: an index of format {file_format}, this version reads {FORMAT}; build it anew"
+            )
+        with self.read_transaction():
+            self.check_small_tables()
+        if not anyway:
+            check_version(folder, lambda: self.version)
+
+    def _translate_errors(self) -> contextlib.AbstractContextManager[None]:
+        return sqlite.translate_errors(self.path)
+
+    def outdated(self) -> bool:
+        """Whether the file must be opened again to see what has changed."""
+        return self._connection.outdated(self.path)
+
+    def close(self) -> None:
+        with self._translate_errors():
+            self.database.close()
+
+    def checkpoint(self) -> None:
+        """Bring changes from the write-ahead log into the main file, durably, and record the version."""
+        if not self._connection.writable:
+            return
+        with self._translate_errors():
+            sqlite.checkpoint(self.database, self.path)
+            version = self.version
+        folder = self.path.parent
+        try:
+            write_version(folder, version)
+        except OSError as error:
+            warnings.warn(
+                f"{folder / VERSION_FILE}: could not be written ({error}); the change itself is done", stacklevel=2
+            )
+
+    # --- transactions ---
+
+    @contextlib.contextmanager
+    def read_transaction(self) -> Iterator[None]:
+        """Let everything that is read inside belong to one moment."""
+        with self._translate_errors():
+            self.database.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def write_transaction(self) -> Iterator[None]:
+        """Let all changes inside happen, or none; `checkpoint` puts them on the disk."""
+        if not self._connection.writable:
+            sqlite.refuse_writing(self.path.parent)
+        with self._translate_errors():
+            self.database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.database.execute("UPDATE about SET value = value + 1 WHERE name = 'version'")
+                self.set_metadata("seal", str(small_tables_checksum(self.database)))
+                self.database.execute("COMMIT")
+            except BaseException:
+                if self.database.in_transaction:
+                    self.database.execute("ROLLBACK")
+                raise
+
+    # --- queries ---
+
+    def metadata(self, name: str) -> str | None:
+        """A value of the table `about`."""
+        rows = self._query("SELECT value FROM about WHERE name = ?", [name])
+        return str(rows[0][0]) if rows else None
+
+    @property
+    def version(self) -> int:
+        return int(self.metadata("version") or 0)
+
+    def count(self) -> int:
+        return int(self._query("SELECT count(*) FROM candidates")[0][0])
+
+    def largest_number(self) -> int:
+        """The largest id that is a number; -1 if no id is one."""
+        [[largest]] = self._query("SELECT max(id) FROM candidates WHERE typeof(id) = 'integer'")
+        return -1 if largest is None else int(largest)
+
+    def shards(self) -> list[ShardRecord]:
+        query = "SELECT name, first, last, rows, size, sums FROM shards ORDER BY first"
+        return [ShardRecord(*row) for row in self._query(query)]
+
+    def deleted_since(self, version: int) -> Rows:
+        """Keys of deleted candidates whose rows are still in a shard."""
+        return self._keys("SELECT key FROM gone WHERE version > ?", [version])
+
+    def fields(self) -> set[str]:
+        """The names of all fields that any candidate has had."""
+        return {row[0] for row in self._query("SELECT name FROM fields")}
+
+    def directions(self) -> Floats | None:
+        """The directions of the candidates' projections; None if nothing was ever stored."""
+        rows = self._query("SELECT vector, sum FROM directions ORDER BY row")
+        if any(zlib.crc32(vector) != checksum for vector, checksum in rows):
+            raise TwofoldError(f"{self.path}: damaged, the directions are not what was written; {REMEDY}")
+        return np.stack([np.frombuffer(vector, np.float32) for vector, _ in rows]) if rows else None
+
+    def entries_by_key(self, keys: Sequence[int]) -> dict[int, Entry]:
+        """The entries of these keys, of which each must be there."""
+        entries = {entry.key: entry for entry in self._entries("key", keys)}
+        if len(entries) < len(set(keys)):
+            raise TwofoldError(f"{self.path}: damaged, a candidate of a shard is missing; {REMEDY}")
+        return entries
+
+    def entries_by_id(self, ids: Sequence[Any]) -> dict[Any, Entry]:
+        """The entries of those ids that are there."""
+        return {entry.id: entry for entry in self._entries("id", ids)}
+
+    def keys_where(self, condition: Condition) -> Rows:
+        """Keys of the candidates that pass a filter."""
+        query = f"SELECT key FROM candidates WHERE {condition.sql}"  # noqa: S608 - whatever was given is a parameter
+        return self._keys(query, condition.values)
+
+    def _query(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._translate_errors():
+            return self.database.execute(query, values).fetchall()
+
+    def _keys(self, query: str, values: Sequence[Any]) -> Rows:
+        return np.array([key for (key,) in self._query(query, values)], np.int64)
+
+    def _entries(self, column: str, values: Sequence[Any]) -> Iterator[Entry]:
+        """Entries by key or id, each compared with its checksum."""
+        values = [value for value in values if _storable(value)]
+        for start in range(0, len(values), QUERY_VALUES):
+            chunk = values[start : start + QUERY_VALUES]
+            marks = ", ".join("?" * len(chunk))
+            query = f"SELECT key, id, text, fields, sum FROM candidates WHERE {column} IN ({marks})"  # noqa: S608
+            for *columns, checksum in self._query(query, chunk):
+                entry = Entry(*columns)
+                if entry.checksum != checksum:
+                    raise TwofoldError(
+                        f"{self.path}: damaged, candidate {entry.id!r} is not what was written; {REMEDY}"
+                    )
+                yield entry
+
+    # --- checks ---
+
+    def check_model(self, fingerprint: str, name: object) -> None:
+        """Refuse a model other than the one that the index was built with: vectors of two models do not mix."""
+        if self.metadata("fingerprint") != fingerprint:
+            raise TwofoldError(
+                f"{self.path.parent}: built with another model ({self.metadata('model')}) than {name}, or its weights, "
+                "tokenizer or settings have changed; give the same model, or build the index anew"
+            )
+
+    def check_ready(self) -> None:
+        """Refuse an index whose build was cut short."""
+        if self.metadata("state") != READY:
+            raise TwofoldError(f"{self.path.parent}: not built to its end; run `twofold index build` again to go on")
+
+    def check_small_tables(self) -> None:
+        """Compare all tables but the candidates, which have checksums of their own, with their checksum."""
+        if self.metadata("seal") != str(small_tables_checksum(self.database)):
+            raise TwofoldError(f"{self.path}: damaged, not what was written; {REMEDY}")
+
+    def check_candidates(self) -> None:
+        """Compare every candidate with its checksum, and their number with the rows of the shards."""
+        rows = self.database.execute("SELECT key, id, text, fields, sum FROM candidates NOT INDEXED")
+        count = sum(Entry(*columns).checksum == checksum for *columns, checksum in rows)
+        if count != sum(record.rows for record in self.shards()) - len(self.deleted_since(-1)):
+            raise TwofoldError(f"{self.path}: damaged, not all candidates are what was written; {REMEDY}")
+
+    def check(self) -> None:
+        """Read everything and compare it with its checksums."""
+        with self.read_transaction():
+            if self.database.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+                raise TwofoldError(f"{self.path}: damaged; {REMEDY}")
+            self.check_small_tables()
+            self.check_candidates()
+
+    # --- changes, inside a `write_transaction` ---
+
+    def set_metadata(self, name: str, value: str) -> None:
+        self.database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [name, value])
+
+    def set_directions(self, directions: Floats) -> None:
+        self.database.execute("DELETE FROM directions")
+        vectors = [direction.tobytes() for direction in directions]
+        rows = [(number, vector, zlib.crc32(vector)) for number, vector in enumerate(vectors)]
+        self.database.executemany("INSERT INTO directions VALUES (?, ?, ?)", rows)
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        """Add candidates, whose keys follow the largest key so far."""
+        rows = [(entry.key, entry.id, entry.text, entry.fields, entry.checksum) for entry in entries]
+        self.database.executemany("INSERT INTO candidates VALUES (?, ?, ?, ?, ?)", rows)
+        self._add_field_names(entries)
+        if entries:
+            self.set_metadata("next_key", str(entries[-1].key + 1))
+
+    def update_fields(self, entries: Sequence[Entry]) -> None:
+        """Replace the fields of candidates whose texts stay."""
+        rows = [(entry.fields, entry.checksum, entry.key) for entry in entries]
+        self.database.executemany("UPDATE candidates SET fields = ?, sum = ? WHERE key = ?", rows)
+        self._add_field_names(entries)
+
+    def delete(self, keys: Sequence[int]) -> None:
+        """Delete candidates; their rows stay in the shards until these are merged."""
+        version = self.version + 1
+        self.database.executemany("DELETE FROM candidates WHERE key = ?", [[key] for key in keys])
+        self.database.executemany("INSERT INTO gone VALUES (?, ?)", [[key, version] for key in keys])
+
+    def replace_shards(self, old: Sequence[ShardRecord], new: Sequence[ShardRecord]) -> None:
+        """List new shards in the place of old ones; the new ones hold no deleted rows."""
+        ranges = [(record.first, record.last) for record in old]
+        self.database.executemany("DELETE FROM gone WHERE key BETWEEN ? AND ?", ranges)
+        self.database.executemany("DELETE FROM shards WHERE name = ?", [[record.name] for record in old])
+        rows = [(record.name, record.first, record.last, record.rows, record.size, record.sums) for record in new]
+        self.database.executemany("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def _add_field_names(self, entries: Sequence[Entry]) -> None:
+        names = {name for entry in entries if entry.fields for name in json.loads(entry.fields)}
+        self.database.executemany("INSERT OR IGNORE INTO fields VALUES (?)", [[name] for name in sorted(names)])
+
+
+def _storable(value: Any) -> bool:
+    """Whether SQLite can hold a value; what it cannot hold is not in the catalog."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
