@@ -30,9 +30,9 @@ from _common import ROOT, need, save
 import twofold
 from twofold.cli.stdlib_docs import pairs, standard_library_docs
 from twofold.data.files import read_rows
-from twofold.index.bounds import Heads, Small, main_directions
 from twofold.index.catalog import Catalog
-from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
+from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
+from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
 from twofold.index.shard import SHARD_FOLDER, Shard
 from twofold.model.ranker import Ranker
 from twofold.types import Contexts
@@ -97,10 +97,12 @@ def enlarged(vectors: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
     return result
 
 
-def small_of(vectors: np.ndarray[Any, Any]) -> Small:
+def quantized_of(vectors: np.ndarray[Any, Any]) -> QuantizedVectors:
     """As an index keeps them."""
-    parts = [Small.of(vectors[start : start + 65_536]) for start in range(0, len(vectors), 65_536)]
-    return Small(*(np.concatenate(one) for one in zip(*(vars(part).values() for part in parts), strict=True)))
+    parts = [QuantizedVectors.of(vectors[start : start + 65_536]) for start in range(0, len(vectors), 65_536)]
+    return QuantizedVectors(
+        *(np.concatenate(one) for one in zip(*(vars(part).values() for part in parts), strict=True))
+    )
 
 
 class Candidates:
@@ -108,17 +110,19 @@ class Candidates:
 
     def __init__(self, vectors: np.ndarray[Any, Any]) -> None:
         self.vectors, self.torch = vectors, torch.from_numpy(vectors)
-        self.directions = main_directions(vectors[:: max(1, len(vectors) // 8192)])
-        self.stored = Stored(small_of(vectors), vectors.__getitem__, heads=Heads.of(vectors, self.directions))
+        self.directions = principal_directions(vectors[:: max(1, len(vectors) // 8192)])
+        self.stored = StoredVectors(
+            quantized_of(vectors), vectors.__getitem__, projections=QuantizedProjections.of(vectors, self.directions)
+        )
         self.faiss = faiss.IndexFlatIP(vectors.shape[1])
         self.faiss.add(vectors)
 
-    def exact(self, query: Query) -> Best:
+    def exact(self, query: Query) -> TopK:
         """All that comes after the model has read the context."""
-        return best_rows(Query(query.head, query.contexts), self.stored, K)
+        return exact_top_k(Query(query.head, query.contexts), self.stored, K)
 
-    def fast(self, query: Query) -> Best:
-        return likely_rows(Query(query.head, query.contexts, self.directions), self.stored, K)
+    def fast(self, query: Query) -> TopK:
+        return approximate_top_k(Query(query.head, query.contexts, self.directions), self.stored, K)
 
     def flat_numpy(self, vector: np.ndarray[Any, Any]) -> Any:
         scores = self.vectors @ vector

@@ -16,8 +16,8 @@ from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import bi, poly
-from twofold.index.bounds import Small
-from twofold.index.search import Best, Query, Stored, best_rows
+from twofold.index.quantized import QuantizedVectors
+from twofold.index.search import Query, StoredVectors, TopK, exact_top_k
 from twofold.model import Ranker
 from twofold.results import Hit
 from twofold.types import Contexts, HiddenSpec, RankingHead, Vocabulary
@@ -90,12 +90,12 @@ def scores_of(head: RankingHead, kind: str, context: Contexts, candidates: NDArr
 
 def best_of(
     query: Query, vectors: Vectors, k: int, out: NDArray[np.bool_] | None = None, floor: float = -np.inf
-) -> Best:
+) -> TopK:
     """What the index finds among some vectors."""
-    return best_rows(query, Stored(Small.of(vectors), vectors.__getitem__, out), k, floor)
+    return exact_top_k(query, StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__, out), k, floor)
 
 
-def check_best(found: Best, truth: Scores, k: int) -> None:
+def check_best(found: TopK, truth: Scores, k: int) -> None:
     """The best k by `truth`, which is −inf where a row does not count; beyond them only what is level with the last."""
     order = np.argsort(-found.scores, kind="stable")
     keys, scores = found.keys[order], found.scores[order]

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from tests.index.common import candidates_of, context_of, head_of, scores_of
 from twofold.index import bounds, search
-from twofold.index.bounds import Bounds, Small
+from twofold.index.bounds import Bounds
+from twofold.index.quantized import QuantizedVectors
 
 Floats = NDArray[np.float64]
 
@@ -22,8 +23,8 @@ def largest(groups: NDArray[np.float32], candidates: NDArray[np.float32]) -> Flo
 def check(groups: Floats, candidates: Floats) -> None:
     """Neither bound is below the largest dot products."""
     some, rows = groups.astype(np.float32), candidates.astype(np.float32)
-    bound, small, truth = Bounds(some), Small.of(rows), largest(some, rows)
-    for found in (bound.of(small, 0, len(rows)), bound.closer(small, np.arange(len(rows)))):
+    bound, quantized, truth = Bounds(some), QuantizedVectors.of(rows), largest(some, rows)
+    for found in (bound.loose(quantized, 0, len(rows)), bound.tight(quantized, np.arange(len(rows)))):
         assert found.shape == truth.shape
         assert np.isfinite(found).all()
         below = truth - found.astype(np.float64)
@@ -111,14 +112,14 @@ def test_no_score_is_above_its_bounds(kind: str, codes: str) -> None:
     head = head_of(kind, 64)
     for lengths in ("clusters", "lengths"):
         candidates = candidates_of(lengths, draw, 800, 64)
-        small = Small.of(candidates)
+        quantized = QuantizedVectors.of(candidates)
         for scale in (0.05, 1.0, 30.0):
             query = search.Query(head, context_of(codes, draw, 16, 64, scale))
             highest = np.maximum(
                 scores_of(head, kind, query.contexts, candidates), query.score(candidates).astype(np.float64)
             )
-            assert (query.bounds.of(small, 0, len(small)) >= highest).all()
-            assert (query.bounds.closer(small, np.arange(len(small))) >= highest).all()
+            assert (query.bounds.loose(quantized, 0, len(quantized)) >= highest).all()
+            assert (query.bounds.tight(quantized, np.arange(len(quantized))) >= highest).all()
 
 
 def test_bounds_of_collinear_vectors_leave_few_candidates() -> None:
@@ -126,9 +127,9 @@ def test_bounds_of_collinear_vectors_leave_few_candidates() -> None:
     candidates = candidates_of("clusters", draw, 5000, 64)
     query = search.Query(head_of("plain", 64), context_of("collinear", draw, 16, 64))
     tenth = np.sort(query.score(candidates))[-10]
-    small = Small.of(candidates)
-    first = (query.bounds.of(small, 0, len(small)) >= tenth).mean()
-    second = (query.bounds.closer(small, np.arange(len(small))) >= tenth).mean()
+    quantized = QuantizedVectors.of(candidates)
+    first = (query.bounds.loose(quantized, 0, len(quantized)) >= tenth).mean()
+    second = (query.bounds.tight(quantized, np.arange(len(quantized))) >= tenth).mean()
     assert second <= first < 0.2
     assert second < 0.05
 
@@ -137,11 +138,11 @@ def test_bounds_of_some_rows_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(bounds, "BLOCK", 64)
     draw = np.random.default_rng(7)
     bound = Bounds(draw.normal(size=(2, 8, 32)).astype(np.float32))
-    small = Small.of(draw.normal(size=(500, 32)).astype(np.float32))
-    whole = bound.closer(small, np.arange(500))
+    quantized = QuantizedVectors.of(draw.normal(size=(500, 32)).astype(np.float32))
+    whole = bound.tight(quantized, np.arange(500))
     rows = np.sort(draw.permutation(500)[:170])
-    np.testing.assert_allclose(bound.closer(small, rows), whole[rows], rtol=1e-5)
-    np.testing.assert_array_equal(bound.of(small, 100, 300), bound.of(small, 0, 500)[100:300])
+    np.testing.assert_allclose(bound.tight(quantized, rows), whole[rows], rtol=1e-5)
+    np.testing.assert_array_equal(bound.loose(quantized, 100, 300), bound.loose(quantized, 0, 500)[100:300])
 
 
 def test_what_8_bits_lose_is_known() -> None:
@@ -149,9 +150,9 @@ def test_what_8_bits_lose_is_known() -> None:
     vectors = draw.normal(size=(300, 50)) * 10.0 ** draw.uniform(-30, 15, size=(300, 1))
     vectors[:3] = 0
     stored = vectors.astype(np.float32)
-    small = Small.of(stored)
-    assert len(small) == 300
-    assert np.abs(small.integers.astype(int)).max() == 127
-    back = small.integers * small.steps[:, None].astype(np.float64)
-    assert (np.linalg.norm(stored - back, axis=1) <= small.errors).all()
-    assert (np.linalg.norm(stored.astype(np.float64), axis=1) <= small.norms).all()
+    quantized = QuantizedVectors.of(stored)
+    assert len(quantized) == 300
+    assert np.abs(quantized.integers.astype(int)).max() == 127
+    back = quantized.integers * quantized.steps[:, None].astype(np.float64)
+    assert (np.linalg.norm(stored - back, axis=1) <= quantized.errors).all()
+    assert (np.linalg.norm(stored.astype(np.float64), axis=1) <= quantized.norms).all()

@@ -238,7 +238,7 @@ torch.set_num_threads(2)
 from twofold.index import Index, search
 from twofold.model import Ranker
 import numpy as np
-search.SCANNED = 16  # so that bounds are computed, by threads
+search.SCAN_LIMIT = 16  # so that bounds are computed, by threads
 search.BLOCK = 16
 index = Index(sys.argv[1], Ranker.from_pretrained(sys.argv[2]))
 expected = [(hit.id, hit.text) for hit in index.search("one", 5)]

@@ -27,8 +27,8 @@ from tests.index.common import (
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.index import Index, search, writer
-from twofold.index.bounds import Small
-from twofold.index.search import Query, Stored, best_rows
+from twofold.index.quantized import QuantizedVectors
+from twofold.index.search import Query, StoredVectors, exact_top_k
 
 ROWS, WIDTH, NUMBER = 5000, 64, 16
 
@@ -36,7 +36,7 @@ ROWS, WIDTH, NUMBER = 5000, 64, 16
 @pytest.fixture(autouse=True)
 def always_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few candidates go the way of many."""
-    monkeypatch.setattr(search, "SCANNED", 0)
+    monkeypatch.setattr(search, "SCAN_LIMIT", 0)
 
 
 @pytest.mark.parametrize("lengths", ["clusters", "duplicates", "lengths"])
@@ -46,13 +46,13 @@ def test_the_best_are_those_of_scoring_every_candidate(kind: str, codes: str, le
     draw = np.random.default_rng(1)
     head = head_of(kind, WIDTH)
     vectors = candidates_of(lengths, draw, ROWS, WIDTH)
-    stored = Stored(Small.of(vectors), vectors.__getitem__)
+    stored = StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__)
     # From a flat softmax to one that takes the largest: too sharp for float32 where logits are not the values.
     for scale, ks in {0.02: (1, 10), 1.0: (10, ROWS + 5), 0.3 if kind == "multihead" else 20.0: (1, 10)}.items():
         context = context_of(codes, draw, NUMBER, WIDTH, scale)
         truth = scores_of(head, kind, context, vectors)
         for k in ks:
-            check_best(best_rows(Query(head, context), stored, k), truth, k)
+            check_best(exact_top_k(Query(head, context), stored, k), truth, k)
 
 
 @pytest.mark.parametrize("codes", ["collinear", "dispersed"])
@@ -107,7 +107,7 @@ def test_what_does_not_reach_the_floor_is_left_out(floor: float) -> None:
 def test_the_answer_is_the_same_by_every_way(
     kind: str, few: int, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"SCANNED": scanned, "FEW": few, "SEEDS": 1, "CHUNK": 7, "BLOCK": 300}.items():
+    for name, value in {"SCAN_LIMIT": scanned, "FEW": few, "SEEDS": 1, "CHUNK": 7, "BLOCK": 300}.items():
         monkeypatch.setattr(search, name, value)
     draw = np.random.default_rng(6)
     head = head_of(kind, WIDTH)
@@ -120,15 +120,15 @@ def test_the_answer_is_the_same_by_every_way(
 def test_blocks_that_several_threads_bound_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "BLOCK", 512)
     draw = np.random.default_rng(7)
-    small = Small.of(candidates_of("clusters", draw, ROWS, WIDTH))
+    quantized = QuantizedVectors.of(candidates_of("clusters", draw, ROWS, WIDTH))
     bounds = Query(head_of("plain", WIDTH), context_of("collinear", draw, NUMBER, WIDTH)).bounds
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        found = search.first_bounds(bounds, small)
+        found = search.loose_bounds(bounds, quantized)
     finally:
         torch.set_num_threads(threads)
-    np.testing.assert_array_equal(found, bounds.of(small, 0, ROWS))
+    np.testing.assert_array_equal(found, bounds.loose(quantized, 0, ROWS))
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -217,7 +217,7 @@ def test_hundreds_of_contexts_among_a_hundred_thousand_are_answered_exactly(kind
     head = head_of(kind, WIDTH)
     for lengths in ("clusters", "duplicates", "lengths"):
         vectors = candidates_of(lengths, draw, 100_000, WIDTH)
-        stored = Stored(Small.of(vectors), vectors.__getitem__)
+        stored = StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__)
         for _ in range(60):
             context = context_of(codes, draw, NUMBER, WIDTH, 10 ** draw.uniform(-2, 0 if kind == "multihead" else 1.5))
-            check_best(best_rows(Query(head, context), stored, 10), scores_of(head, kind, context, vectors), 10)
+            check_best(exact_top_k(Query(head, context), stored, 10), scores_of(head, kind, context, vectors), 10)

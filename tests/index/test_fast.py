@@ -23,8 +23,8 @@ ROWS, WIDTH = 4000, 64
 @pytest.fixture(autouse=True)
 def guesses_among_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few candidates are searched the way of many, of which a guess leaves a twentieth."""
-    monkeypatch.setattr(search, "SCANNED", 0)
-    monkeypatch.setattr(search, "LIKELY", 300)
+    monkeypatch.setattr(search, "SCAN_LIMIT", 0)
+    monkeypatch.setattr(search, "SHORTLIST", 300)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_after_changes_a_fast_search_finds_as_much_as_after_a_fresh_build(
 def test_a_fast_search_among_few_scores_all_and_is_exact(
     tmp_path: Path, tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SCANNED", 4096)
+    monkeypatch.setattr(search, "SCAN_LIMIT", 4096)
     ranker = ranker_of(tokenizer)
     index = Index.build(tmp_path / "index", ranker, TEXTS[:100])
     hits = index.search("one", 10, mode="fast")

@@ -23,7 +23,7 @@ Give = Callable[..., Ranker]
 
 @pytest.fixture(params=[0, 4096], ids=["bounded", "scanned"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SCANNED", request.param)
+    monkeypatch.setattr(search, "SCAN_LIMIT", request.param)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import numpy as np
 
 from twofold.errors import TwofoldError
 from twofold.index import sqlite_connection as sqlite
-from twofold.index.bounds import Floats, Rows
 from twofold.index.catalog_tables import CATALOG_FILE, FORMAT, Entry, small_tables_checksum
 from twofold.index.filters import Condition
+from twofold.index.quantized import Floats, Rows
 from twofold.index.shard import REMEDY, ShardRecord
 from twofold.index.version_record import VERSION_FILE, check_version, write_version
 

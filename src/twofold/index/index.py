@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from twofold.data.candidates import Texts, at_hand
 from twofold.errors import TwofoldError, as_list
-from twofold.index.bounds import Floats, Rows
 from twofold.index.catalog import Catalog
 from twofold.index.catalog_per_thread import CatalogPerThread
 from twofold.index.catalog_tables import Entry
 from twofold.index.copy import copy_index
 from twofold.index.filters import condition
-from twofold.index.search import LEVEL, Best, Query, search
+from twofold.index.quantized import Floats, Rows
+from twofold.index.search import TIE_TOLERANCE, Query, TopK, search
 from twofold.index.shard import SHARD_FOLDER, MissingShardError, Shard, Shelved
 from twofold.index.writer import Writer, build
 from twofold.model.candidates import Text, as_k
@@ -229,7 +229,7 @@ class Index:
         try:
             for record in records:
                 shard = Shard(self.folder / SHARD_FOLDER, record)
-                width = shard.small.integers.shape[1]
+                width = shard.quantized.integers.shape[1]
                 if check:
                     shard.check()
             if check:
@@ -320,14 +320,14 @@ def _without(shelf: Shelved, keys: Rows) -> Shelved:
     return Shelved(shelf.shard, out)
 
 
-def _hits(found: Best, entries: Mapping[int, Entry], k: int) -> list[Hit]:
-    """Best first; among level scores the smaller id."""
+def _hits(found: TopK, entries: Mapping[int, Entry], k: int) -> list[Hit]:
+    """TopK first; among level scores the smaller id."""
     order = np.argsort(-found.scores, kind="stable")
     scores = found.scores[order]
     level, first = np.zeros(len(scores), np.int64), 0
     for one in range(1, len(scores)):
         # Level with the best of its group: level with a neighbour, a chain of them could go on for ever.
-        if scores[first] - scores[one] > LEVEL * (1 + abs(scores[first])):
+        if scores[first] - scores[one] > TIE_TOLERANCE * (1 + abs(scores[first])):
             first = one
         level[one] = first
     places = [(int(group), entries[int(found.keys[one])], one) for group, one in zip(level, order, strict=True)]

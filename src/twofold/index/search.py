@@ -14,31 +14,31 @@ import torch
 from numpy.typing import NDArray
 
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.index.bounds import BLOCK, Bounds, Directions, Floats, Heads, Rows, Small
-from twofold.index.kernels import products
+from twofold.index.bounds import BLOCK, Bounds
+from twofold.index.kernels import dot_products
+from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
 from twofold.types import Contexts, RankingHead
 
-SCANNED = 4096
-"""So many candidates are all scored at once: bounds would not pay."""
+SCAN_LIMIT = 4096
+"""Up to so many candidates are all scored at once: bounds would not pay."""
 SEEDS = 96
-"""How many of the highest bounds are scored first; the k-th best of them is what others must reach."""
+"""How many of the highest bounds are scored first; the k-th best of these scores is the floor for all others."""
 FEW, MANY = 128, 8192
-"""More than a few above the floor get tighter bounds; if they are many, a sample says whether that pays."""
-TRIED = 256
-"""Rows of that sample."""
-DEARER = 1.5
+"""More than a few above the floor get tight bounds; if they are many, a sample says whether that pays."""
+SAMPLE_SIZE = 256
+INTEGER_COST = 1.5
 """What a product of 8-bit integers of a row that is looked up costs, against one of floats in a matrix (measured)."""
-LIKELY = 2048
-"""How many a guess leaves."""
+SHORTLIST = 2048
+"""How many candidates an approximate search keeps after its guess."""
 CHUNK = 256
-"""How many are scored at a time after that."""
-LEVEL = 1e-6
-"""Scores this close, as a share of one, are level."""
+"""How many candidates are scored at a time after the seeds."""
+TIE_TOLERANCE = 1e-6
+"""Scores this close, as a share of one, are ties."""
 LOWEST = float(np.finfo(np.float32).min)
 
 
-class Best:
-    """The best k so far, and whatever is level with the last of them."""
+class TopK:
+    """The best k candidates so far, and ties with the last of them."""
 
     def __init__(self, k: int, floor: float = -np.inf) -> None:
         self.k, self.floor, self.proven = k, floor, True
@@ -46,19 +46,19 @@ class Best:
         self.scores: Floats = np.empty(0, np.float32)
 
     def add(self, keys: Rows, scores: Floats) -> None:
-        """keys and scores of further candidates, each seen once"""
+        """keys and scores of further candidates, each added once"""
         keys, scores = np.concatenate([self.keys, keys]), np.concatenate([self.scores, scores])
         if len(scores) >= self.k:
-            least = float(np.partition(scores, len(scores) - self.k)[len(scores) - self.k])
-            self.floor = max(self.floor, least - LEVEL * (1 + abs(least)))
+            last = float(np.partition(scores, len(scores) - self.k)[len(scores) - self.k])
+            self.floor = max(self.floor, last - TIE_TOLERANCE * (1 + abs(last)))
         kept = scores >= self.floor
         self.keys, self.scores = keys[kept], scores[kept]
 
 
-class Shelf(Protocol):
+class Searchable(Protocol):
     """Candidates that can be searched: a shard here, and later perhaps a machine elsewhere."""
 
-    def best(self, query: Query, k: int, floor: float) -> Best:
+    def top_k(self, query: Query, k: int, floor: float) -> TopK:
         """The best k that score at least `floor`: proven, unless the query has a guess."""
         ...
 
@@ -67,7 +67,7 @@ class Query:
     """One context, as a search needs it."""
 
     def __init__(self, head: RankingHead, contexts: Contexts, directions: Floats | None = None) -> None:
-        """contexts: one; directions: those of the candidates' heads, where guesses are wanted"""
+        """contexts: one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
         with torch.no_grad():
             groups = head.ceiling(contexts).cpu().numpy()
@@ -76,7 +76,8 @@ class Query:
         self.bounds = Bounds(groups)
         self.guess = None
         if directions is not None:
-            self.guess = Directions.of((directions @ groups.mean(1).sum(0)).astype(np.float64)[None]).integers[0]
+            projection = (directions @ groups.mean(1).sum(0)).astype(np.float64)
+            self.guess = QuantizedDirections.of(projection[None]).integers[0]
 
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
@@ -86,119 +87,122 @@ class Query:
         return scores
 
 
-def search(shelves: Iterable[Shelf], query: Query, k: int) -> Best:
-    """The best k of all shelves; each has to reach what the ones before it gave."""
-    found = Best(k)
-    for shelf in shelves:
-        own = shelf.best(query, k, found.floor)
-        found.add(own.keys, own.scores)
-        found.proven &= own.proven
-    return found
+def search(places: Iterable[Searchable], query: Query, k: int) -> TopK:
+    """The best k of all places; each place has to reach the floor of those before it."""
+    top = TopK(k)
+    for place in places:
+        further = place.top_k(query, k, top.floor)
+        top.add(further.keys, further.scores)
+        top.proven &= further.proven
+    return top
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Candidates as one place keeps them."""
+class StoredVectors:
+    """Candidate vectors as they are stored in one place."""
 
-    small: Small
+    quantized: QuantizedVectors
     vectors: Callable[[Rows | slice], Floats]
-    """Of some rows: (rows, width)."""
-    out: NDArray[np.bool_] | None = None
-    """(rows,): those that do not count."""
-    heads: Heads | None = None
+    """Gives the vectors of some rows: (rows, width)."""
+    excluded: NDArray[np.bool_] | None = None
+    """(rows,): rows that are no candidates."""
+    projections: QuantizedProjections | None = None
     """For guesses."""
 
     def __len__(self) -> int:
-        return len(self.small)
+        return len(self.quantized)
 
 
-def best_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> Best:
+def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
     """The rows that score best, at least `floor`.
 
-    The highest bounds are scored, which raises the floor; if much is still above it, that gets tighter bounds; what is
-    left is scored from the highest bound down, until no bound reaches the floor.
+    Rows with the highest bounds are scored, which raises the floor. If many others are still above it, they get tight
+    bounds. What is left is scored from the highest bound down, until no bound reaches the floor.
     """
     seeds = SEEDS + 4 * k
-    if len(stored) <= max(SCANNED, seeds):
-        return _scan(query, stored, Best(k, floor))
-    bounds = first_bounds(query.bounds, stored.small)
-    if stored.out is not None:
-        bounds[stored.out] = -np.inf
-    found = Best(k, floor)
+    if len(stored) <= max(SCAN_LIMIT, seeds):
+        return _score_all(query, stored, TopK(k, floor))
+    bounds = loose_bounds(query.bounds, stored.quantized)
+    if stored.excluded is not None:
+        bounds[stored.excluded] = -np.inf
+    top = TopK(k, floor)
     rows = _highest(bounds, seeds)
-    found.add(rows, query.score(stored.vectors(rows)))
+    top.add(rows, query.score(stored.vectors(rows)))
     bounds[rows] = -np.inf
-    rows = np.flatnonzero(bounds >= max(found.floor, LOWEST))
-    left = bounds[rows]
-    if len(rows) > MANY:
-        sample = rows[:: len(rows) // TRIED]
-        share = float((query.bounds.closer(stored.small, sample) >= found.floor).mean())
-        vectors, directions = query.bounds.sizes
-        # In products of one vector with one candidate, of which one of integers is worth some more.
-        if len(rows) * (DEARER * directions + share * vectors) > len(stored) * vectors:
-            return _scan(query, stored, Best(k, found.floor))
+    rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
+    bounds = bounds[rows]
+    if len(rows) > MANY and not _tight_bounds_pay(query.bounds, stored, rows, top.floor):
+        return _score_all(query, stored, TopK(k, top.floor))
     if len(rows) > FEW:
-        left = query.bounds.closer(stored.small, rows)
-        rows, left = rows[left >= found.floor], left[left >= found.floor]
-    order = np.argsort(-left)
+        bounds = query.bounds.tight(stored.quantized, rows)
+        rows, bounds = rows[bounds >= top.floor], bounds[bounds >= top.floor]
+    order = np.argsort(-bounds)
     for start in range(0, len(rows), CHUNK):
-        some = order[start : start + CHUNK]
-        some = some[left[some] >= found.floor]
-        if not len(some):
+        chunk = order[start : start + CHUNK]
+        chunk = chunk[bounds[chunk] >= top.floor]
+        if not len(chunk):
             break
-        found.add(rows[some], query.score(stored.vectors(rows[some])))
-    return found
+        top.add(rows[chunk], query.score(stored.vectors(rows[chunk])))
+    return top
 
 
-def likely_rows(query: Query, stored: Stored, k: int, floor: float = -np.inf) -> Best:
+def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
     """The rows that probably score best: a guess from a few directions, then bounds, then scores."""
-    count = LIKELY + 4 * k
-    if stored.heads is None or query.guess is None or len(stored) <= max(SCANNED, count):
-        return best_rows(query, stored, k, floor)
+    count = SHORTLIST + 4 * k
+    if stored.projections is None or query.guess is None or len(stored) <= max(SCAN_LIMIT, count):
+        return exact_top_k(query, stored, k, floor)
     guesses = np.empty(len(stored), np.float32)
     for start in range(0, len(stored), BLOCK):
         dots = np.empty(min(BLOCK, len(stored) - start), np.int32)
-        some = slice(start, start + len(dots))
-        products(stored.heads.integers[some], query.guess, dots)
-        np.multiply(dots, stored.heads.steps[some], out=guesses[some])
-    if stored.out is not None:
-        guesses[stored.out] = -np.inf
+        block = slice(start, start + len(dots))
+        dot_products(stored.projections.integers[block], query.guess, dots)
+        np.multiply(dots, stored.projections.steps[block], out=guesses[block])
+    if stored.excluded is not None:
+        guesses[stored.excluded] = -np.inf
     rows = _highest(guesses, count)
-    bounds = query.bounds.closer(stored.small, rows)
-    found = Best(k, floor)
-    found.proven = False
+    bounds = query.bounds.tight(stored.quantized, rows)
     rows = rows[np.argsort(-bounds)[: SEEDS + 4 * k]]
-    found.add(rows, query.score(stored.vectors(rows)))
-    return found
+    top = TopK(k, floor)
+    top.proven = False
+    top.add(rows, query.score(stored.vectors(rows)))
+    return top
 
 
-def _scan(query: Query, stored: Stored, found: Best) -> Best:
-    """Score every row."""
+def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
     for start in range(0, len(stored), BLOCK):
         stop = min(start + BLOCK, len(stored))
         scores = query.score(stored.vectors(slice(start, stop)))
-        rows = np.flatnonzero(scores >= max(found.floor, LOWEST)) + start
-        if stored.out is not None:
-            rows = rows[~stored.out[rows]]
-        found.add(rows, scores[rows - start])
-    return found
+        rows = np.flatnonzero(scores >= max(top.floor, LOWEST)) + start
+        if stored.excluded is not None:
+            rows = rows[~stored.excluded[rows]]
+        top.add(rows, scores[rows - start])
+    return top
 
 
-def first_bounds(bounds: Bounds, small: Small) -> Floats:
-    """Bounds of all rows, by as many threads as torch uses."""
-    total = np.empty(len(small), np.float32)
+def _tight_bounds_pay(bounds: Bounds, stored: StoredVectors, rows: Rows, floor: float) -> bool:
+    """Whether tight bounds, and scores of the share of a sample that they leave, cost less than all scores."""
+    sample = rows[:: len(rows) // SAMPLE_SIZE]
+    share = float((bounds.tight(stored.quantized, sample) >= floor).mean())
+    vectors, directions = bounds.sizes
+    # Both sides count products of one vector with one candidate.
+    return len(rows) * (INTEGER_COST * directions + share * vectors) <= len(stored) * vectors
+
+
+def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
+    """The loose bounds of all rows, by as many threads as torch uses."""
+    result = np.empty(len(candidates), np.float32)
 
     def fill(start: int) -> None:
-        stop = min(start + BLOCK, len(small))
-        total[start:stop] = bounds.of(small, start, stop)
+        stop = min(start + BLOCK, len(candidates))
+        result[start:stop] = bounds.loose(candidates, start, stop)
 
-    starts = range(0, len(small), BLOCK)
+    starts = range(0, len(candidates), BLOCK)
     if len(starts) < 4 or torch.get_num_threads() == 1:
         for start in starts:
             fill(start)
     else:
         list(_threads(torch.get_num_threads()).map(fill, starts))
-    return total
+    return result
 
 
 @cache
@@ -210,6 +214,6 @@ os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live 
 
 
 def _highest(values: Floats, count: int) -> Rows:
-    """Rows of about the `count` highest values, those that are −inf left out."""
+    """Rows of about the `count` highest values; those that are −inf are left out."""
     least = np.partition(values, len(values) - count)[len(values) - count]
     return np.flatnonzero(values >= max(least, LOWEST))[: 2 * count]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from twofold import storage
 from twofold.errors import TwofoldError
-from twofold.index.bounds import Floats, Heads, Rows, Small
-from twofold.index.search import Best, Query, Stored, best_rows, likely_rows
+from twofold.index.quantized import Floats, QuantizedProjections, QuantizedVectors, Rows
+from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
 from twofold.storage.checksums import CheckedBytes, SummedFile
 
 SHARD_FOLDER = "shards"
@@ -62,8 +62,8 @@ class Shard:
             self._starts[name] = start
             self._arrays[name] = content[start:stop].view(_KINDS[about["dtype"]]).reshape(about["shape"])
         self.keys: Rows = self._whole("keys")
-        self.small = Small(*(self._whole(name) for name in ("integers", "steps", "errors", "norms")))
-        self.heads = Heads(self._whole("heads"), self._whole("head_steps"))
+        self.quantized = QuantizedVectors(*(self._whole(name) for name in ("integers", "steps", "errors", "norms")))
+        self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -110,12 +110,12 @@ class Shelved:
     shard: Shard
     out: NDArray[np.bool_] | None
 
-    def best(self, query: Query, k: int, floor: float) -> Best:
+    def top_k(self, query: Query, k: int, floor: float) -> TopK:
         shard = self.shard
-        stored = Stored(shard.small, shard.vectors, self.out, shard.heads)
-        found = (best_rows if query.guess is None else likely_rows)(query, stored, k, floor)
-        found.keys = shard.keys[found.keys]
-        return found
+        stored = StoredVectors(shard.quantized, shard.vectors, self.out, shard.projections)
+        top = (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
+        top.keys = shard.keys[top.keys]
+        return top
 
 
 class Fresh:
@@ -124,9 +124,9 @@ class Fresh:
     def __init__(self, keys: Rows, vectors: NDArray[Any], directions: Floats) -> None:
         """vectors (rows, width) float32 or float16"""
         wide = vectors.astype(np.float32)
-        heads = Heads.of(wide, directions)
-        about = {"heads": heads.integers, "head_steps": heads.steps}
-        self.arrays = {"keys": keys, "vectors": vectors, **vars(Small.of(wide)), **about}
+        projections = QuantizedProjections.of(wide, directions)
+        about = {"heads": projections.integers, "head_steps": projections.steps}
+        self.arrays = {"keys": keys, "vectors": vectors, **vars(QuantizedVectors.of(wide)), **about}
 
     def __len__(self) -> int:
         return len(self.arrays["keys"])
@@ -152,8 +152,8 @@ class Kept:
         rows = self.rows[start:stop]
         if self.directions is None or name not in ("heads", "head_steps"):
             return self.shard.take(name, rows)
-        heads = Heads.of(self.shard.vectors(rows), self.directions)
-        return heads.integers if name == "heads" else heads.steps
+        projections = QuantizedProjections.of(self.shard.vectors(rows), self.directions)
+        return projections.integers if name == "heads" else projections.steps
 
 
 def write_shard(folder: Path, name: str, sources: Sequence[Fresh | Kept], kind: str) -> ShardRecord:

@@ -19,9 +19,9 @@ from twofold import storage
 from twofold.data import files
 from twofold.data.candidates import Candidate, Texts, is_file, read_candidates
 from twofold.errors import TwofoldError
-from twofold.index.bounds import Floats, main_directions
 from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
 from twofold.index.catalog_tables import CATALOG_FILE, Entry, create_catalog
+from twofold.index.quantized import Floats, principal_directions
 from twofold.index.shard import SHARD_FOLDER, STORED, Fresh, Kept, Shard, ShardRecord, write_shard
 from twofold.index.version_record import VERSION_FILE
 from twofold.model.ranker import Ranker
@@ -187,7 +187,7 @@ class Writer:
         if rows:
             every = max(1, rows // SAMPLED)
             sample = np.concatenate([one.shard.vectors(one.rows[::every]) for one in kept])
-            directions = main_directions(sample)
+            directions = principal_directions(sample)
             self._join(records, [Kept(one.shard, one.rows, directions) for one in kept], directions)
         else:
             self._join(records, [])
@@ -237,7 +237,7 @@ class Writer:
         if entries:
             directions = self.catalog.directions()
             if directions is None:  # the first guess; joining all shards makes a better one
-                directions = main_directions(vectors.astype(np.float32))
+                directions = principal_directions(vectors.astype(np.float32))
                 with self.catalog.write_transaction():
                     self.catalog.set_directions(directions)
             keys = np.arange(first, first + len(entries))

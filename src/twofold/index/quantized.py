@@ -1,0 +1,99 @@
+"""Vectors as small integers, with the error of each known: what bounds and guesses of scores are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.index.kernels import Integers
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
+LARGEST = 127
+"""The largest 8-bit integer that is used."""
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class QuantizedVectors:
+    """Candidate vectors c = step·q + r, as 8-bit integers q with the length of r."""
+
+    integers: Integers
+    """(rows, width) int8"""
+    steps: Floats
+    """(rows,): what an integer is worth."""
+    errors: Floats
+    """(rows,): ‖c − step·q‖, rounded up."""
+    norms: Floats
+    """(rows,): ‖c‖, rounded up."""
+
+    @classmethod
+    def of(cls, vectors: Floats) -> QuantizedVectors:
+        """vectors (rows, width)"""
+        steps = np.maximum(np.abs(vectors).max(1), np.finfo(np.float32).tiny) / np.float32(LARGEST)
+        integers = np.rint(vectors / steps[:, None]).astype(np.int8)
+        errors = np.linalg.norm(vectors - integers * steps[:, None].astype(np.float64), axis=1)
+        norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        return cls(integers, steps, round_up(errors), round_up(norms))
+
+    def __len__(self) -> int:
+        return len(self.integers)
+
+
+@dataclass(frozen=True)
+class QuantizedProjections:
+    """Candidate vectors in their principal directions, as 8-bit integers: for guesses, not for proofs."""
+
+    integers: Integers
+    """(rows, directions) int8"""
+    steps: Floats
+    """(rows,)"""
+
+    @classmethod
+    def of(cls, vectors: Floats, directions: Floats) -> QuantizedProjections:
+        """vectors (rows, width), directions (directions, width)"""
+        projections = QuantizedVectors.of(vectors @ directions.T)
+        return cls(projections.integers, projections.steps)
+
+
+def principal_directions(vectors: Floats) -> Floats:
+    """Orthonormal directions, a third of the width, that hold most of these vectors: (directions, width)."""
+    width = vectors.shape[1]
+    count = min(width, 32 * max(1, round(width / 96)))
+    vectors = vectors / max(float(np.abs(vectors).max()), TINY)  # squares stay finite
+    _, eigenvectors = np.linalg.eigh(vectors.T @ vectors)
+    return np.ascontiguousarray(eigenvectors[:, ::-1].T[:count], np.float32)
+
+
+@dataclass(frozen=True)
+class QuantizedDirections:
+    """Unit vectors u = step·q + r, as 16-bit integers q with the length of r."""
+
+    integers: Integers
+    """(directions, width) int16"""
+    steps: Floats
+    """(directions,): what an integer is worth."""
+    errors: Floats
+    """(directions,): ‖u − step·q‖, rounded up."""
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float64]) -> QuantizedDirections:
+        """vectors (directions, width)"""
+        # No sum of products leaves 32 bits.
+        largest = min(2**15 - 1, (2**31 - 1) // (LARGEST * vectors.shape[1]))
+        steps = (np.maximum(np.abs(vectors).max(1), np.finfo(np.float32).tiny) / largest).astype(np.float32)
+        wide = steps[:, None].astype(np.float64)
+        integers = np.clip(np.rint(vectors / wide), -largest, largest).astype(np.int16)
+        return cls(integers, steps, round_up(np.linalg.norm(vectors - integers * wide, axis=1)))
+
+
+def round_up(values: NDArray[np.float64]) -> Floats:
+    """The next float32 above each value."""
+    return np.nextafter(values.astype(np.float32), np.float32(np.inf))
+
+
+def round_down(values: NDArray[np.float64]) -> Floats:
+    """The next float32 below each value."""
+    return np.nextafter(values.astype(np.float32), np.float32(-np.inf))
