@@ -18,8 +18,9 @@ from twofold.progress import bar
 from twofold.storage.checksums import SummedFile
 
 TRIES = 100
-"""How often the list of shards is read again because one was joined with others meanwhile."""
+"""How often the list of shards is read again because shards were merged meanwhile."""
 PIECE = 1 << 20
+"""Bytes that are copied at a time."""
 
 
 def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = False) -> int:
@@ -35,36 +36,37 @@ def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = Fa
     with contextlib.ExitStack() as stack, storage.new_folder(target) as aside:
         stack.callback(catalog.close)
         (aside / SHARD_FOLDER).mkdir()
-        records, files = _moment(catalog, source / SHARD_FOLDER, aside / CATALOG_FILE, stack)
-        with bar("copying", sum(record.size for record in records), show=show) as report:
+        files = _copy_catalog(catalog, source / SHARD_FOLDER, aside / CATALOG_FILE, stack)
+        with bar("copying", sum(record.size for record, _ in files), show=show) as report:
             done = 0
-            for record, file in zip(records, files, strict=True):
+            for record, file in files:
                 _copy_shard(file, source / SHARD_FOLDER / record.name, aside / SHARD_FOLDER / record.name, record)
                 done += record.size
                 report(done)
         return _finish(aside)
 
 
-def _moment(
-    catalog: Catalog, shards: Path, copy: Path, stack: contextlib.ExitStack
-) -> tuple[list[ShardRecord], list[IO[bytes]]]:
-    """Copy the database, and open all files that it lists: a file that is open can be read to its end."""
+def _copy_catalog(
+    catalog: Catalog, shards: Path, target: Path, stack: contextlib.ExitStack
+) -> list[tuple[ShardRecord, IO[bytes]]]:
+    """Copy the catalog, and open all shards that it lists: a file that is open can be read to its end."""
     for attempt in range(TRIES):
         with catalog.read_transaction():
-            records = catalog.shards()
             opened = contextlib.ExitStack()
             try:
-                files: list[IO[bytes]] = [opened.enter_context((shards / record.name).open("rb")) for record in records]
+                files: list[tuple[ShardRecord, IO[bytes]]] = [
+                    (record, opened.enter_context((shards / record.name).open("rb"))) for record in catalog.shards()
+                ]
             except FileNotFoundError as error:
                 opened.close()
                 if attempt == TRIES - 1:
                     raise TwofoldError(f"{error.filename}: this part of the index is missing; {REMEDY}") from None
                 continue
             stack.push(opened)
-            catalog.count()  # a database without candidates is named here, and not its copy
-            with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
-                catalog.database.backup(target)
-            return records, files
+            catalog.count()  # an error about the candidates names this catalog, and not its copy
+            with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as database:
+                catalog.database.backup(database)
+            return files
     raise AssertionError
 
 
@@ -78,13 +80,10 @@ def _copy_shard(file: IO[bytes], source: Path, target: Path, record: ShardRecord
 
 
 def _finish(folder: Path) -> int:
-    """Bring the copy into one file, and record its version."""
+    """Bring the copied catalog into one file, and record its version; returns how many candidates it holds."""
     with contextlib.closing(sqlite3.connect(folder / CATALOG_FILE, isolation_level=None)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     create_version(folder)
-    copy = Catalog(folder)
-    try:
+    with contextlib.closing(Catalog(folder)) as copy:
         copy.checkpoint()
         return copy.count()
-    finally:
-        copy.close()
