@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from tests.index.common import TEXTS, ranker_of
+from tests.index.common import TEXTS, make_shards_small, ranker_of
 from tests.index.test_kills import check
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, writer
+from twofold.index import Index
 from twofold.index.copy import copy_index
 from twofold.model import Ranker
 
@@ -169,8 +169,7 @@ def test_an_older_copy_in_the_place_of_an_open_index_is_noticed(folder: Path, ra
 def test_a_copy_made_while_another_writes_is_whole(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"AT_A_TIME": 7, "JOINED": 3, "SMALLEST": 4}.items():
-        monkeypatch.setattr(writer, name, value)
+    make_shards_small(monkeypatch)
     stopped, acknowledged = threading.Event(), list[int]()
 
     def change() -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.index.common import TEXTS, check_hits, ranker_of, truth_of
+from tests.index.common import TEXTS, check_hits, make_shards_small, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, writer
+from twofold.index import Index, shard_files, writer
+from twofold.index.catalog import Catalog
 from twofold.model import Ranker
 from twofold.results import Hits
 
@@ -30,8 +31,7 @@ def ranker(tokenizer: TextTokenizer) -> Ranker:
 @pytest.fixture
 def folder(tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where an index of twenty texts is, in several shards that are soon joined."""
-    for name, value in {"AT_A_TIME": 7, "JOINED": 3, "SMALLEST": 4}.items():
-        monkeypatch.setattr(writer, name, value)
+    make_shards_small(monkeypatch)
     Index.build(tmp_path / "index", ranker, TEXTS[:20]).close()
     return tmp_path / "index"
 
@@ -61,22 +61,22 @@ def test_a_reader_sees_what_another_index_object_changes(folder: Path, ranker: R
 def test_a_search_begun_before_a_change_belongs_to_one_moment(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "JOINED", 100)  # the old shards stay
+    monkeypatch.setattr(shard_files, "MERGE_FACTOR", 100)  # the old shards stay
     # Between the first look into the catalog and the list of shards, another thread sees a newer state.
     index, waiting = Index(folder, ranker), [True]
     index.search(CONTEXT)
-    real = index._now
+    real = index._snapshots.latest
 
-    def now() -> Any:
+    def latest(catalog: Catalog) -> Any:
         if waiting:
             waiting.pop()
             Index(folder, ranker).update([{"text": "one", "id": id} for id in (1, 2)])
             other = threading.Thread(target=index.search, args=(CONTEXT,))
             other.start()
             other.join()
-        return real()
+        return real(catalog)
 
-    monkeypatch.setattr(index, "_now", now)
+    monkeypatch.setattr(index._snapshots, "latest", latest)
     texts = dict(enumerate(TEXTS[:20]))
     hits = index.search(CONTEXT, 100)
     assert ids_of(hits) == set(texts)
@@ -125,7 +125,7 @@ def test_whoever_comes_second_waits_and_says_so_after_a_while(
 ) -> None:
     monkeypatch.setattr(writer, "LOCK_WAIT", 0.2)
     with (
-        writer.Writer(folder, ranker).alone(),
+        writer.Writer(folder, ranker).exclusive(),
         pytest.raises(TwofoldError, match="another process has been writing"),
     ):
         Index(folder, ranker).add(["one"])

@@ -1,0 +1,78 @@
+"""Candidates on their way into an index: their ids and fields checked, a hash to know them again, chunk by chunk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from twofold.data import files
+from twofold.data.candidates import Candidate, Texts, read_candidates
+from twofold.errors import TwofoldError
+
+CHUNK_SIZE = 4096
+"""Texts that are read and written as one shard before they count: what a kill can cost."""
+
+
+def source_of(texts: Texts) -> str:
+    """A hash of all texts, to know them again."""
+    if isinstance(texts, Path):
+        texts = str(texts)
+    # It tells how candidates without an id are numbered, so that a build that was begun otherwise does not go on.
+    if isinstance(texts, str | Mapping):
+        return f"by line {files.fingerprint(texts)}"
+    digest = hashlib.sha256(b"from 0\n")
+    for text in texts:
+        digest.update(json.dumps(text, default=str, sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def check_candidates(texts: Texts, start: int) -> int:
+    """Refuse ids and fields that cannot be stored, and ids that come twice; returns how many candidates there are."""
+    count = 0
+    with contextlib.closing(sqlite3.connect("")) as seen:  # ids are kept on the disk, not in memory
+        seen.execute("CREATE TABLE seen (id UNIQUE, place)")
+        for candidate in read_candidates(texts):
+            count += 1
+            id, place = id_of(candidate, start), candidate.place
+            fields_of(candidate)  # refuses what JSON cannot hold
+            if isinstance(id, bool) or not isinstance(id, str | int):
+                raise TwofoldError(f"{place}: the id {id!r} is neither a text nor a whole number")
+            try:
+                seen.execute("INSERT INTO seen VALUES (?, ?)", [id, place])
+            except sqlite3.IntegrityError:
+                [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [id])
+                raise TwofoldError(f"{place}: the id {id!r} is that of {before} too") from None
+            except (OverflowError, UnicodeEncodeError):
+                raise TwofoldError(f"{place}: the id {id!r:.40} cannot be kept; use a shorter one") from None
+    return count
+
+
+def chunks(texts: Texts, start: int) -> Iterator[dict[Any, Candidate]]:
+    """Candidates by id, `CHUNK_SIZE` at a time."""
+    candidates = read_candidates(texts)
+    while chunk := list(itertools.islice(candidates, CHUNK_SIZE)):
+        yield {id_of(candidate, start): candidate for candidate in chunk}
+
+
+def id_of(candidate: Candidate, start: int) -> Any:
+    """The id of a candidate; one without an id is numbered from `start` on."""
+    return candidate.number + start if candidate.own_id is None else candidate.own_id
+
+
+def fields_of(candidate: Candidate) -> str | None:
+    """The further fields of a candidate, as JSON."""
+    if not candidate.fields:
+        return None
+    try:
+        fields = json.dumps(candidate.fields, ensure_ascii=False, default=str, allow_nan=False)
+        fields.encode()
+    except ValueError as error:
+        reason = "half a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else "NaN or infinity"
+        raise TwofoldError(f"{candidate.place}: a field holds {reason}") from None
+    return fields

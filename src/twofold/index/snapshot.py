@@ -1,0 +1,126 @@
+"""The shards of an index at one moment, without the rows that are deleted or that a filter excludes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.errors import TwofoldError
+from twofold.index.catalog import Catalog
+from twofold.index.filters import condition
+from twofold.index.quantized import Floats, Rows
+from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
+from twofold.index.shard import SHARD_FOLDER, Shard
+
+FILTERS_KEPT = 16
+"""How many filters' results are remembered until the index changes."""
+
+
+@dataclass(frozen=True)
+class MaskedShard:
+    """A shard, and those of its rows that are not searched."""
+
+    shard: Shard
+    excluded: NDArray[np.bool_] | None = None
+    """(rows,): rows that are deleted or filtered out."""
+
+    def top_k(self, query: Query, k: int, floor: float) -> TopK:
+        shard = self.shard
+        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections)
+        top = (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
+        top.keys = shard.keys[top.keys]
+        return top
+
+    def only(self, keys: Rows) -> MaskedShard:
+        """The rows of these keys, which ascend."""
+        excluded = np.ones(len(self.shard), bool)
+        excluded[self.shard.rows_of(keys)] = False
+        return MaskedShard(self.shard, excluded if self.excluded is None else excluded | self.excluded)
+
+    def without(self, keys: Rows) -> MaskedShard:
+        """All rows but those of these keys."""
+        rows = self.shard.rows_of(keys)
+        if not len(rows):
+            return self
+        excluded = np.zeros(len(self.shard), bool) if self.excluded is None else self.excluded.copy()
+        excluded[rows] = True
+        return MaskedShard(self.shard, excluded)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The shards at one moment, without their deleted rows."""
+
+    version: int
+    shards: Mapping[str, MaskedShard]
+    """By the names of their files."""
+    directions: Floats | None = None
+    """Those of the candidates' projections."""
+
+
+class SnapshotCache:
+    """Keeps the latest snapshot and the results of filters until the index changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._latest = Snapshot(-1, {})
+        self._passing: dict[str, tuple[int, Rows]] = {}
+        self._candidates_checked = False
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Make a lock that nobody holds, in a process that was forked while a thread held the old one."""
+        self._lock = threading.Lock()
+
+    def latest(self, catalog: Catalog) -> Snapshot:
+        """The shards as they are, opened anew only after a change."""
+        # The catalog's transaction begins with its first query. Inside the lock, it is not older than the snapshot.
+        with self._lock:
+            known, version = self._latest, catalog.version
+            if version == known.version:
+                return known
+            if version < known.version:
+                raise TwofoldError(f"{self.folder}: was replaced by an older copy while it was open; open it again")
+            catalog.check_ready()
+            catalog.check_small_tables()
+            records = catalog.shards()
+            all_known = all(record.name in known.shards for record in records)
+            deleted = catalog.deleted_since(known.version if all_known else -1)
+            shards = {}
+            for record in records:
+                shard = known.shards.get(record.name) or MaskedShard(Shard(self.folder / SHARD_FOLDER, record))
+                shards[record.name] = shard.without(deleted)
+            self._latest = Snapshot(version, shards, catalog.directions())
+            return self._latest
+
+    def filtered(
+        self, snapshot: Snapshot, catalog: Catalog, where: str | None, exclude: Sequence[Any]
+    ) -> list[MaskedShard]:
+        """The shards of a snapshot, with the candidates that pass the filter `where` but for the ids of `exclude`."""
+        shards = list(snapshot.shards.values())
+        if where is not None:
+            passing = self._keys_that_pass(where, snapshot.version, catalog)
+            shards = [shard.only(passing) for shard in shards]
+        if exclude:
+            keys = np.array([entry.key for entry in catalog.entries_by_id(exclude).values()], np.int64)
+            shards = [shard.without(keys) for shard in shards]
+        return shards
+
+    def _keys_that_pass(self, where: str, version: int, catalog: Catalog) -> Rows:
+        with self._lock:
+            known = self._passing.get(where)
+            if known is None or known[0] != version:
+                keys = catalog.keys_where(condition(where, catalog.fields()))
+                if not self._candidates_checked:  # a candidate whose fields are damaged would drop out unseen
+                    catalog.check_candidates()
+                    self._candidates_checked = True
+                while len(self._passing) >= FILTERS_KEPT:
+                    del self._passing[next(iter(self._passing))]
+                self._passing[where] = known = (version, np.sort(keys))
+            return known[1]
