@@ -17,7 +17,9 @@ from _common import need, save
 
 from twofold.model import Model
 from twofold.recipe import Recipe
-from twofold.training.optimizer import Freezing, make_optimizer
+from twofold.recipe.build import build_model
+from twofold.training.freezing import Freezing
+from twofold.training.optimizer import make_optimizer
 
 WAYS = ("none", "encoder")
 ROWS, WORDS = 64, 64
@@ -27,8 +29,7 @@ def learner(way: str, folder: Path) -> tuple[Model, torch.optim.Optimizer]:
     """The model of recipes/label_banking.yaml, ready to learn."""
     recipe = Recipe.load("label_banking", [f"train.freeze={way}"])
     torch.manual_seed(1)
-    model = recipe.model(folder)
-    assert isinstance(model, Model)
+    model = build_model(recipe, folder)
     optimizer = make_optimizer(model, recipe.train)
     Freezing(model, recipe.train).at(0.0)
     model.train()
@@ -40,7 +41,7 @@ def step(model: Model, optimizer: torch.optim.Optimizer) -> float:
     examples = [{"text": f"{number} " + "card " * WORDS, "label": "age_limit"} for number in range(ROWS)]
     batch = model.batch(examples)
     start = time.process_time()
-    model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad()
     return time.process_time() - start

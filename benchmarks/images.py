@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import twofold
 from twofold.data.files import Row
 from twofold.data.images import read_images
-from twofold.metrics.caption_scores import bleu, cider, rouge_l
+from twofold.metrics.captions import bleu, cider, rouge_l
 from twofold.model import Model
 
 SEEN = {
@@ -62,7 +62,7 @@ def shuffled(model: Model, rows: Sequence[Row]) -> float:
 def baselines() -> None:
     """Captions that need no model: the most frequent one, and that of the training image of the nearest colors."""
     train_rows, dev_rows = (
-        list(read_images(str(need("flickr8k", f"{part}.tsv.gz")), FLICKR, "image", None)) for part in ("train", "dev")
+        list(read_images(str(need("flickr8k", f"{part}.tsv.gz")), FLICKR, "image")) for part in ("train", "dev")
     )
     references = [[str(row.values[column]) for column in CAPTIONS] for row in dev_rows]
     counted = Counter(str(row.values[column]).lower() for row in train_rows for column in CAPTIONS)

@@ -13,46 +13,57 @@ import numpy as np
 import torch
 from _common import save
 
-from twofold.config import part_config
-from twofold.data.ranking_batches import RankingBatch
+from twofold.config import structure
+from twofold.decoders import DecoderConfig
 from twofold.encoders import pretrained
-from twofold.model import Ranker, RankerConfig
-from twofold.training.config import RankingTrainConfig
+from twofold.inputs import INPUT, Unread
+from twofold.inputs.text import Config as TextConfig
+from twofold.model import ModelConfig, Ranker, Task
+from twofold.model.config import MAIN
+from twofold.outputs import ranking
+from twofold.training.config import TrainConfig
+from twofold.training.gradient_caching import GradientCaching
 from twofold.training.optimizer import make_optimizer
+from twofold.types import Batch
 
 CONTEXT, CANDIDATE = 100, 50
 DECODERS: dict[str, dict[str, Any]] = {"bi": {"kind": "bi"}, "poly64": {"kind": "poly", "codes": 64}}
 SMALL, LARGE = 32, 1024
 
 
-def batch(rows: int) -> RankingBatch:
+def make_batch(model: Ranker, rows: int) -> Batch:
     """Rows as long as they may be, of made-up tokens."""
     draw = np.random.default_rng(1)
-    sides = [[draw.integers(1000, 30_000, length - 2) for _ in range(rows)] for length in (CONTEXT, CANDIDATE)]
-    return RankingBatch(
-        contexts=list(sides[0]),
-        candidates=list(sides[1]),
-        sizes=[rows],
-        rank=0,
-        right=np.arange(rows),
+    contexts, candidates = (
+        [draw.integers(1000, 30_000, length - 2) for _ in range(rows)] for length in (CONTEXT, CANDIDATE)
+    )
+    target = ranking.RankingTarget(
+        tokens=torch.arange(rows),
+        mask=torch.ones(rows, rows, dtype=torch.bool),
         negatives=[np.empty(0, np.int64)] * rows,
-        allowed=np.ones((rows, rows), bool),
         drawn=None,
         scores=[np.empty(0, np.float32)] * rows,
+        sizes=[rows],
+        rank=0,
     )
+    inputs = {INPUT: Unread(model.contexts, contexts), ranking.CANDIDATE: Unread(model.candidates, candidates)}
+    return Batch(inputs, {MAIN: target})
 
 
 def measure(name: str, rows: int) -> float:
     """The peak, in megabytes, of one step of this process."""
     torch.set_num_threads(1)
     encoder = pretrained.Config().settled()
-    settings = dict(DECODERS[name])
-    decoder = part_config("decoders", str(settings.pop("kind")))(**settings)
-    model = Ranker(RankerConfig(encoder, decoder), encoder.own_tokenizer())  # type: ignore[arg-type]
+    tokenizer = encoder.own_tokenizer()
+    assert tokenizer is not None
+    task = Task(structure(DECODERS[name], DecoderConfig), ranking.Config())
+    contexts = TextConfig(column="context", max_tokens=CONTEXT, keep="tail")
+    model = Ranker(ModelConfig(contexts, encoder, {MAIN: task}), {INPUT: tokenizer})
     model.train()
-    optimizer = make_optimizer(model, RankingTrainConfig())
-    made = batch(rows)
-    model.backward(made, model.counts(made))
+    config = TrainConfig()
+    optimizer = make_optimizer(model, config)
+    caching = GradientCaching(config.chunk_tokens, config.memory_tokens)
+    caching.backward(model, make_batch(model, rows), 1.0 / rows)
     optimizer.step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 

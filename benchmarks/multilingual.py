@@ -23,10 +23,10 @@ from _common import need, save
 from numpy.typing import NDArray
 from torch import Tensor
 
-from twofold.data.batches import make_batch
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders.text_convnet import Config, TextConvnet
-from twofold.types import Vocabulary
+from twofold.inputs.text import make_tokens
+from twofold.types import Batch, Vocabulary
 
 BATCH_TOKENS = 2048
 
@@ -51,7 +51,7 @@ def encode(texts: list[str], tokenizer: TextTokenizer, encoder: TextConvnet, voc
     vectors = torch.empty(len(ids), 512)
     while order:
         size = max(1, BATCH_TOKENS // len(ids[order[0]]))
-        batch = make_batch([ids[number] for number in order[:size]], vocabulary)
+        batch = Batch({"input": make_tokens([ids[number] for number in order[:size]], vocabulary)})
         vectors[order[:size]] = F.normalize(encoder(batch).need("summary"))
         order = order[size:]
     return vectors

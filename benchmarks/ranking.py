@@ -18,10 +18,12 @@ import torch
 from _bootstrap import paired_bootstrap
 from _common import DATA, RESULTS, ROOT, cpu_minutes, need, save, train
 
-import twofold
+from twofold.api import load_ranker
 from twofold.data.files import Row, read_rows
+from twofold.data.ranking_questions import questions
 from twofold.data.ranks import places, recall, summary
-from twofold.metrics.ranking import milliseconds, questions, score_questions
+from twofold.metrics.ranking import milliseconds, score_questions
+from twofold.model import Ranker
 
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
@@ -43,7 +45,7 @@ def changes(data: str, kind: str, runs: Path) -> list[str]:
     """What differs from the recipe."""
     made = [f"data.train={DATA / data / 'train_pairs.jsonl.gz'}"]
     if data == "personachat":  # what a speaker says of themselves stands before the turns
-        made += ["data.preface=persona", "data.max_context=160"]
+        made += ["input.preface=persona", "input.max_tokens=160"]
     if data != "ubuntu_irc" and kind != "cross":  # chosen on rows held out of sgd
         made += ["data.rows=8000", "train.learning_rate=4e-4"]
         made += ["train.learning_rate_multipliers={decoders.main.codes: 10}"] if kind.startswith("poly") else []
@@ -71,7 +73,7 @@ def rows_of_table(runs: Path) -> dict[str, tuple[str, str, list[str]]]:
     return table
 
 
-def judge(name: str, model: Any, data: str, about: dict[str, Any]) -> None:
+def judge(name: str, model: Ranker, data: str, about: dict[str, Any]) -> None:
     """Metrics over the whole dev part; which rows were right stays with them, for paired comparisons."""
     asked = questions(model.reader, dev_rows(data))[: JUDGED.get(name)]
     scored = score_questions(model, asked)
@@ -91,7 +93,7 @@ def time_all(table: dict[str, tuple[str, str, list[str]]], runs: Path) -> None:
     """Milliseconds for one context with ten or twenty candidates, model by model in turn, medians of the rounds."""
     torch.set_num_threads(1)
     found: dict[str, list[float]] = {name: [] for name in table if (runs / name / "model").is_dir()}
-    models = {name: twofold.load(runs / name) for name in found}
+    models = {name: load_ranker(runs / name) for name in found}
     asked = {name: questions(model.reader, dev_rows(table[name][0]))[:50] for name, model in models.items()}
     for _ in range(ROUNDS):
         for name, model in models.items():
@@ -137,12 +139,12 @@ def main() -> None:
         if name == "zero_shot":
             for data in SETS:
                 start = "default-multilingual" if data == "chatbot_ko" else "default"
-                judge(f"{data}_zero_shot", twofold.load(start), data, {"model": start})
+                judge(f"{data}_zero_shot", load_ranker(start), data, {"model": start})
             continue
         data, recipe, changed = table[name]
         need(data, "dev.jsonl.gz")
         train(recipe, options.runs / name, changed)
-        model = twofold.load(options.runs / name)
+        model = load_ranker(options.runs / name)
         log = [json.loads(line) for line in (options.runs / name / "log.jsonl").read_text().splitlines()]
         seen = round(log[0]["rows"] * max(line.get("epoch", 0) for line in log))
         size = sum(one.numel() for one in model.parameters())

@@ -10,11 +10,11 @@ from _common import DATA, need, save
 from sentence_transformers import SentenceTransformer
 
 import twofold
+from twofold.data.backbone_files import folder_of
 from twofold.data.candidates import read_candidates
 from twofold.data.files import read_rows
 from twofold.data.ranks import ndcg
-from twofold.encoders.pretrained import folder_of
-from twofold.metrics.retrieval import measure
+from twofold.metrics import evaluate
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     corpus = list(read_candidates(str(DATA / "scifact" / "corpus.jsonl.gz")))
     queries = list(read_rows(str(DATA / "scifact" / "dev_queries.jsonl.gz")))
     start = time.process_time()
-    ours = measure(twofold.load("default"), queries, corpus, None).metrics
+    ours = evaluate(twofold.load("default"), queries, corpus=corpus).metrics
     seconds = time.process_time() - start
     start = time.process_time()
     theirs = SentenceTransformer(folder_of("default"))

@@ -14,8 +14,8 @@ import torch
 from _common import save
 from torch import Tensor
 
-from twofold.decoders import poly
-from twofold.types import Contexts, HiddenSpec, Vocabulary
+from twofold.decoders import Contexts, poly
+from twofold.types import HiddenSpec, Vocabulary
 
 WIDTH, ROUNDS = 384, 7
 

@@ -28,14 +28,15 @@ import torch
 from _common import ROOT, need, save
 
 import twofold
+from twofold.api import load_ranker
 from twofold.cli.stdlib_docs import pairs, standard_library_docs
 from twofold.data.files import read_rows
+from twofold.decoders import Contexts
 from twofold.index.catalog import Catalog
 from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
 from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
 from twofold.index.shard import SHARD_FOLDER, Shard
 from twofold.model.ranker import Ranker
-from twofold.types import Contexts
 
 K = 10
 TEXTS = {
@@ -75,8 +76,7 @@ def trained(codes: int, runs: Path, rows: int) -> Ranker:
     ]
     command = [sys.executable, "-m", "twofold", "train", "rank_poly", *changes, "--out", str(folder), "--resume"]
     subprocess.run(command, check=True, cwd=ROOT)
-    ranker: Ranker = twofold.load(folder)
-    return ranker
+    return load_ranker(folder)
 
 
 def enlarged(vectors: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
@@ -223,7 +223,7 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     for codes in (16, 64):
         ranker = trained(codes, options.runs, options.rows)
-        queries = [Query(ranker.head, ranker.embed_context(one)) for one in asked]
+        queries = [Query(ranker.head, ranker.embed_contexts([one])) for one in asked]
         scale = float(ranker.embed_candidates(["any"]).norm())  # candidates are of this length
         for size in options.sizes:
             candidates = Candidates(enlarged(real * scale, size))

@@ -15,7 +15,10 @@ from _common import save
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from twofold.config import DecoderPart, EncoderPart, structure
+from twofold.config import structure
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
+from twofold.inputs.image import Images
 from twofold.types import Batch, Classes, Vocabulary
 
 CLASSES = 12
@@ -28,14 +31,13 @@ class Ours(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        encoder: Any = structure(OURS, EncoderPart)
-        decoder: Any = structure({"kind": "unet"}, DecoderPart)
+        encoder = structure(OURS, EncoderConfig)
+        decoder = structure({"kind": "unet"}, DecoderConfig)
         self.encoder = encoder.build(Vocabulary.none(), frozenset({"maps"}))
         self.decoder = decoder.build(encoder.spec(), Classes(tuple(map(str, range(CLASSES)))))
 
     def forward(self, pixels: Tensor) -> Any:
-        none = torch.zeros(len(pixels), 0, dtype=torch.long)
-        return self.decoder(self.encoder(Batch(none, none.bool(), pixels=pixels)))
+        return self.decoder(self.encoder(Batch({"input": Images(pixels)})))
 
 
 def theirs() -> nn.Module:

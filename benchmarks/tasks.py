@@ -30,7 +30,7 @@ def recipe(rows: Path, reads: str, writes: str) -> dict[str, Any]:
     rate = 3e-3 if writes == "transformer" else 5e-3
     return {
         "data": {"train": str(rows), "held_out": 200},
-        "tokenizer": {"size": 120},
+        "input": {"tokenizer": {"size": 120}},
         "encoder": {"kind": reads, **SIZES[reads]},
         "decoder": {"kind": writes, **SIZES[writes]},
         "train": {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "ema": 0.99},

@@ -20,14 +20,17 @@ from _common import need, save
 from torch import Tensor, nn
 
 from twofold.data.batches import Moment
-from twofold.data.training import TrainingRows
+from twofold.inputs.text import Tokens
 from twofold.layers.positions import sinusoids
 from twofold.model import Model
-from twofold.recipe import TextRecipe
+from twofold.model.config import MAIN
+from twofold.model.rows import TrainingRows
+from twofold.recipe import Recipe
+from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.training.config import TrainConfig
 from twofold.training.loop import Trainer
 from twofold.training.optimizer import make_optimizer
-from twofold.types import Batch
+from twofold.types import Batch, Vocabulary
 
 
 class Plain(nn.Module):
@@ -36,7 +39,8 @@ class Plain(nn.Module):
     def __init__(self, like: Model) -> None:
         super().__init__()
         encoder = like.config.encoder
-        source, target = like.source.vocabulary, like.targets["main"].vocabulary
+        source, target = like.input.vocabulary, like.outputs[MAIN].spec
+        assert isinstance(target, Vocabulary)
         width, dropout = encoder.width, encoder.dropout  # type: ignore[attr-defined]
         self.read, self.write = nn.Embedding(source.size, width), nn.Embedding(target.size, width)
         self.body = nn.Transformer(
@@ -47,16 +51,16 @@ class Plain(nn.Module):
         self.drop, self.pad = nn.Dropout(dropout), target.pad
 
     def loss(self, batch: Batch) -> Tensor:
-        target = batch.targets["main"]
+        source, target = batch.read(Tokens), batch.targets[MAIN]
         inputs, gold = target.tokens[:, :-1], target.tokens[:, 1:]
         read = self.drop(
-            self.read(batch.tokens) * self.read.embedding_dim**0.5 + self.positions[: batch.tokens.shape[1]]
+            self.read(source.tokens) * self.read.embedding_dim**0.5 + self.positions[: source.tokens.shape[1]]
         )
         write = self.drop(self.write(inputs) * self.write.embedding_dim**0.5 + self.positions[: inputs.shape[1]])
         ahead = nn.Transformer.generate_square_subsequent_mask(inputs.shape[1], dtype=torch.bool)
         states = self.body(
-            read, write, tgt_mask=ahead, src_key_padding_mask=~batch.mask, tgt_key_padding_mask=~target.mask[:, 1:],
-            memory_key_padding_mask=~batch.mask, tgt_is_causal=True,
+            read, write, tgt_mask=ahead, src_key_padding_mask=~source.mask, tgt_key_padding_mask=~target.mask[:, 1:],
+            memory_key_padding_mask=~source.mask, tgt_is_causal=True,
         )  # fmt: skip
         logits = states @ self.write.weight.T
         return F.cross_entropy(logits.flatten(0, 1), gold.flatten(), ignore_index=self.pad, label_smoothing=0.1)
@@ -73,6 +77,11 @@ def bare(model: nn.Module, loss: Callable[[Batch], Tensor], batches: Iterator[Ba
         optimizer.zero_grad()
 
 
+def seeded(data: TrainingRows, seed: int) -> TrainingRows:
+    """The same rows in batches that are drawn by another seed."""
+    return replace(data, sizes=replace(data.sizes, seed=seed))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=60, help="steps of each loop in each round")
@@ -80,14 +89,13 @@ def main() -> None:
     options = parser.parse_args()
     need("multi30k", "train.tsv.gz")
     torch.set_num_threads(1)
-    recipe = TextRecipe.load("translate")
+    recipe = Recipe.load("translate")
     with tempfile.TemporaryDirectory() as folder:
-        model = recipe.model(Path(folder))
-        cache = recipe.cache(model)
-        rows = recipe.split(cache, model).rows
-        bucketed = TrainingRows(cache, rows, model.source, model.targets, recipe.train.batch_tokens, None, 1)
-        like = round(len(rows) / len(bucketed.plan(0)))
-        padded = replace(bucketed, batch_rows=like)
+        model = build_model(recipe, Path(folder))
+        cache = cache_rows(recipe, model)
+        bucketed = training_rows(recipe, cache, split_rows(recipe, cache, model), model)
+        like = round(len(bucketed.rows) / len(bucketed.plan(0)))
+        padded = replace(bucketed, sizes=replace(bucketed.sizes, rows=like))
         config = replace(recipe.train, max_steps=options.steps, ema=0.0)
 
         def batches(data: TrainingRows, epoch: int) -> Iterator[Batch]:
@@ -96,18 +104,15 @@ def main() -> None:
             return (batch for batch in made if batch is not None)
 
         def trainer(epoch: int) -> None:
-            shifted = replace(bucketed, seed=epoch + 2)
-            Trainer(fresh(), shifted, None, config, Path(folder) / f"run{epoch}").run()
+            Trainer(fresh(), seeded(bucketed, epoch + 2), None, config, Path(folder) / f"run{epoch}").run()
 
         def fresh() -> Model:
             torch.manual_seed(1)
-            return Model(
-                recipe.model_config(), {"source": model.source.tokenizer, "main": model.targets["main"].tokenizer}
-            )
+            return Model(model.config, model.tokenizers)
 
         def loop(make: Callable[[], nn.Module], data: TrainingRows, epoch: int) -> None:
             one = make()
-            bare(one, one.loss, batches(replace(data, seed=epoch + 2), 0), config)  # type: ignore[arg-type]
+            bare(one, one.loss, batches(seeded(data, epoch + 2), 0), config)  # type: ignore[arg-type]
 
         loops: dict[str, tuple[TrainingRows, Callable[[int], None]]] = {
             "nn.Transformer, padded batches of a fixed number of rows": (
@@ -119,8 +124,8 @@ def main() -> None:
         rates: dict[str, list[float]] = {name: [] for name in loops}
         for round_ in range(options.rounds):
             for name, (data, run) in loops.items():
-                read = list(batches(replace(data, seed=round_ + 2), 0))
-                tokens = sum(int(one.mask.sum() + one.targets["main"].mask[:, 1:].sum()) for one in read)
+                read = list(batches(seeded(data, round_ + 2), 0))
+                tokens = sum(batch.first.count() + int(batch.targets[MAIN].mask[:, 1:].sum()) for batch in read)
                 start = time.process_time()
                 run(round_)
                 rates[name].append(tokens / (time.process_time() - start))

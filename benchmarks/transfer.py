@@ -18,9 +18,10 @@ from _common import DATA, ROOT, cpu_minutes, need, save, train
 
 import twofold
 from twofold.data.files import Row, read_rows
+from twofold.data.ranking_questions import questions
 from twofold.data.ranks import places, recall
-from twofold.metrics.label_scores import pearson, spearman
-from twofold.metrics.tag_scores import tag_scores
+from twofold.metrics.entities import tag_scores
+from twofold.metrics.number import pearson, spearman
 
 TEXTS = {
     "label_banking": "banking77/dev.tsv.gz",
@@ -85,7 +86,7 @@ def frequent_tags(dev: str, rows: Sequence[Row]) -> dict[str, float]:
 
 def judge_pretraining(runs: Path) -> None:
     """The same poly-encoder from scratch and after each kind of pre-training: R@1, and how soon it is as good."""
-    from twofold.metrics.ranking import questions, score_questions
+    from twofold.metrics.ranking import score_questions
 
     need("ubuntu_irc", "dev.jsonl.gz")
     table: dict[str, Any] = {}
@@ -126,14 +127,14 @@ def reached(curve: list[tuple[int, float]], other: list[tuple[int, float]]) -> i
 
 
 def judge_images(runs: Path) -> None:
-    """Breeds of pets, and that encoder under a U-Net on their masks: frozen, thawing, free, and beside from scratch."""
+    """Breeds of pets, then that encoder under a U-Net: frozen, gradually unfrozen, free, and beside from scratch."""
     need("oxford_pets", "images.zip")
     images, shapes = f"{DATA}/oxford_pets/images.zip/dev/images", f"{DATA}/oxford_pets/images.zip/dev"
     train("label_pets", runs / "label_pets")
     labels = twofold.load(runs / "label_pets")
     rows = list(labels.read(str(DATA / "oxford_pets" / "dev.tsv.gz"), images))
     breeds = twofold.evaluate(labels, [row.values for row in rows]).metrics
-    starts = {"scratch": [], "frozen": ["train.freeze=encoder"], "thawing": ["train.freeze=gradual"], "free": []}
+    starts = {"scratch": [], "frozen": ["train.freeze=encoder"], "gradual": ["train.freeze=gradual"], "free": []}
     table: dict[str, Any] = {}
     for name, changes in starts.items():
         folder = runs / f"segment_pets_{name}"

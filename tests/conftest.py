@@ -13,11 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from tests import made
-from twofold.config import DecoderPart, EncoderPart, structure
+from twofold.config import structure
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.data.views import ImageSettings
-from twofold.model import DecoderSlot, Model, ModelConfig
-from twofold.model.config import MaskSettings
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
+from twofold.inputs import InputConfig
+from twofold.model import Model, ModelConfig, Task
+from twofold.outputs import OutputConfig
 
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"embedding": 8, "width": 12},
@@ -39,6 +41,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "vit": {"width": 16, "layers": 2, "heads": 2, "patch": 4},
     "poly": {"codes": 3},
     "cross": {"pooling": "mean"},
+    "tree": {"width": 16, "relation_width": 8},
 }
 """Settings that make each kind of part small; an unknown one is tested with its own defaults."""
 ELSEWHERE = {"timm": "needs a package and larger images: tests/encoders/test_timm.py"}
@@ -74,51 +77,78 @@ def tokenizer() -> TextTokenizer:
     return TextTokenizer.train(texts, TokenizerConfig(size=100))
 
 
-def encoder(kind: str, **settings: Any) -> EncoderPart:
+def encoder(kind: str, **settings: Any) -> EncoderConfig:
     """A small encoder's settings."""
-    return structure({"kind": kind, **SMALL.get(kind, {}), **settings}, EncoderPart)
+    return structure({"kind": kind, **SMALL.get(kind, {}), **settings}, EncoderConfig)
 
 
-def decoder(kind: str, **settings: Any) -> DecoderPart:
+def decoder(kind: str, **settings: Any) -> DecoderConfig:
     """A small decoder's settings."""
-    return structure({"kind": kind, **SMALL.get(kind, {}), **settings}, DecoderPart)
+    return structure({"kind": kind, **SMALL.get(kind, {}), **settings}, DecoderConfig)
 
 
-COLUMNS: dict[str, Any] = {"label": "label", "tags": "tags", "tree": ("heads", "relations")}
-"""The columns of what is not a text, in small models."""
-NAMES = {"label": ("few", "many"), "tags": ("B-N", "I-N", "O"), "tree": ("of", "root")}
+def input_of(kind: str, **settings: Any) -> InputConfig:
+    """An input's settings."""
+    return structure({"kind": kind, **settings}, InputConfig)
+
+
+def output_of(kind: str, **settings: Any) -> OutputConfig:
+    """An output's settings, with names and columns of small models unless they are given."""
+    return structure({"kind": kind, **OUTPUTS.get(kind, {}), **settings}, OutputConfig)
+
+
+OUTPUTS: dict[str, dict[str, Any]] = {
+    "text": {"column": "target", "max_tokens": 30},
+    "captions": {"column": "captions", "max_tokens": 30},
+    "label": {"column": "label", "names": ["few", "many"]},
+    "labels": {"column": "label", "names": ["few", "many"]},
+    "number": {"column": "label", "mean": 0.0, "deviation": 1.0},
+    "tags": {"column": "tags", "names": ["B-N", "I-N", "O"]},
+    "tree": {"column": ["heads", "relations"], "names": ["of", "root"]},
+    "mask": {"column": "mask", "classes": list(CLASSES), "ignore": VOID},
+}
+"""Settings of the outputs of small models."""
+
+
+def tasks_of(writes: Sequence[DecoderConfig], kinds: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Task]:
+    """Decoders with their outputs, called main, main1, ...; `kinds` puts one kind of output in the place of another."""
+    tasks = {}
+    for number, part in enumerate(writes):
+        tasks[f"main{number or ''}"] = Task(part, output_of(kinds.get(part.output, part.output), **settings))
+    return tasks
 
 
 def small_model(
-    tokenizer: TextTokenizer, reads: EncoderPart, *writes: DecoderPart, seed: int = 0, **settings: Any
+    tokenizer: TextTokenizer,
+    reads: EncoderConfig,
+    *writes: DecoderConfig,
+    seed: int = 0,
+    input: Mapping[str, Any] | None = None,
+    output: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Model:
-    """A model with random weights; several decoders are called main, main1, ..."""
+    """A model with random weights that reads the column `source`; several decoders are called main, main1, ..."""
     torch.manual_seed(seed)
-    slots = {
-        f"main{number or ''}": DecoderSlot(part, COLUMNS.get(part.writes, "target"))
-        for number, part in enumerate(writes)
-    }
-    classes = {name: NAMES[slot.part.writes] for name, slot in slots.items() if slot.part.writes in NAMES}
-    known: dict[str, Any] = {"max_source": 30, "max_target": 30, "classes": classes}
-    config = ModelConfig(encoder=reads, decoders=slots, source="source", **{**known, **settings})
-    return Model(config, {name: tokenizer for name in ("source", *slots) if name in config.tokenizers()})
+    tasks = tasks_of(writes, {}, output or {})
+    kind = next((task.output.input for task in tasks.values() if task.output.input), "text")
+    given = {"kind": kind, "column": "source", "max_tokens": 30, **(input or {})}
+    config = ModelConfig(structure(given, InputConfig), reads, tasks, **settings)
+    return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
 
 
 def small_image_model(
-    tokenizer: TextTokenizer, reads: EncoderPart, *writes: DecoderPart, seed: int = 0, **settings: Any
+    tokenizer: TextTokenizer,
+    reads: EncoderConfig,
+    *writes: DecoderConfig,
+    seed: int = 0,
+    input: Mapping[str, Any] | None = None,
+    output: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Model:
     """The same of images: texts are written after the column `captions`, masks after `mask`."""
     torch.manual_seed(seed)
-    columns = {"text": "captions", "mask": "mask", "label": "label"}
-    slots = {
-        f"main{number or ''}": DecoderSlot(part, columns.get(part.writes, "none")) for number, part in enumerate(writes)
-    }
-    classes = {name: NAMES["label"] for name, slot in slots.items() if slot.part.writes == "label"}
-    known: dict[str, Any] = {"image": ImageSettings(), "mask": MaskSettings(CLASSES, ignore=VOID)}
-    known["classes"] = classes
-    config = ModelConfig(
-        encoder=reads, decoders=slots, source="image", max_source=30, max_target=30, **{**known, **settings}
-    )
+    tasks = tasks_of(writes, {"text": "captions"}, output or {})
+    config = ModelConfig(input_of("image", **(input or {})), reads, tasks, **settings)
     return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
 
 
@@ -141,8 +171,9 @@ def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
 def small_recipe(rows: str, /, reads: str = "rnn", writes: str = "attention_rnn", **changes: Any) -> dict[str, Any]:
     """A recipe, as plain values, that trains in a second or two; changes are merged section by section."""
     content: dict[str, Any] = {
-        "data": {"train": rows, "max_source": 30, "max_target": 30},
-        "tokenizer": {"size": 90},
+        "data": {"train": rows},
+        "input": {"max_tokens": 30, "tokenizer": {"size": 90}},
+        "output": {"max_tokens": 30},
         "encoder": {"kind": reads, **SMALL.get(reads, {})},
         "decoder": {"kind": writes, **SMALL.get(writes, {})},
         "train": {"max_steps": 4, "batch_tokens": 200, "warmup": 2, "log_every": 1},

@@ -131,22 +131,25 @@ DECODERS: dict[str, dict[str, Any]] = {
 
 def segmenting(train: str | Path, /, **changes: Any) -> dict[str, Any]:
     """A recipe, as plain values, of a small U-Net; changes are merged section by section."""
-    return _recipe({"train": str(train), "classes": CLASSES}, "convnet", "unet", changes)
+    return _recipe({"train": str(train)}, {"classes": CLASSES}, "convnet", "unet", changes)
 
 
 def captioning(
     train: str | Path, /, reads: str = "convnet", writes: str = "attention_rnn", **changes: Any
 ) -> dict[str, Any]:
     """A recipe, as plain values, of a small model that describes images; changes are merged section by section."""
-    return _recipe({"train": str(train), "target": ["caption", "other"], "max_target": 8}, reads, writes, changes)
+    output = {"kind": "captions", "column": ["caption", "other"], "max_tokens": 8, "tokenizer": {"size": 60}}
+    return _recipe({"train": str(train)}, output, reads, writes, changes)
 
 
-def _recipe(data: dict[str, Any], reads: str, writes: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _recipe(
+    data: dict[str, Any], output: dict[str, Any], reads: str, writes: str, changes: Mapping[str, Any]
+) -> dict[str, Any]:
     content: dict[str, Any] = {
         "data": data,
-        "tokenizer": {"size": 60},
         "encoder": {"kind": reads, **ENCODERS[reads]},
         "decoder": {"kind": writes, **DECODERS[writes]},
+        "output": output,
         "train": {"max_steps": 3, "batch_rows": 4, "log_every": 1, "device": "cpu"},
     }
     for section, values in changes.items():

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from twofold.config import DecoderPart, EncoderPart
 from twofold.data.batches import Moment
-from twofold.data.cache import Cache, Column
+from twofold.data.cache import Cache
 from twofold.data.files import Row
-from twofold.data.ranking_batches import RankingBatch, RankingRows
 from twofold.data.tokenizer import TextTokenizer
-from twofold.model import Ranker, RankerConfig
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
+from twofold.inputs import BatchSizes
+from twofold.inputs.text import Config as TextConfig
+from twofold.model import ModelConfig, Ranker, Task
+from twofold.model.rows import TrainingRows
+from twofold.outputs.ranking import Config as RankingOutput
+from twofold.types import Batch
 
 PAIRS: list[dict[str, Any]] = [
     {"context": ["one hundred and two", "seven"], "response": "102 and 7"},
@@ -44,35 +48,47 @@ SEVERAL: list[dict[str, Any]] = [
 """Rows with several right texts, some of which stand elsewhere as well."""
 
 
+def ranker_config(
+    reads: EncoderConfig,
+    ranks: DecoderConfig,
+    max_context: int = 30,
+    max_candidate: int = 20,
+    context: Mapping[str, Any] | None = None,
+    candidate: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> ModelConfig:
+    """The settings of a ranker; `context` and `candidate` are those of the inputs."""
+    contexts = TextConfig(**{"column": "context", "max_tokens": max_context, "keep": "tail", **(context or {})})
+    candidates = TextConfig(**{"column": "response", "max_tokens": max_candidate, **(candidate or {})})
+    return ModelConfig(contexts, reads, {"main": Task(ranks, RankingOutput(candidate=candidates))}, **settings)
+
+
 def small_ranker(
-    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart, seed: int = 0, **settings: Any
+    tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig, seed: int = 0, **settings: Any
 ) -> Ranker:
     """A ranker with random weights."""
     torch.manual_seed(seed)
-    return Ranker(RankerConfig(reads, ranks, **{"max_context": 30, "max_candidate": 20, **settings}), tokenizer)
+    return Ranker(ranker_config(reads, ranks, **settings), {"input": tokenizer})
 
 
 def rows_of(
     ranker: Ranker, examples: Sequence[Mapping[str, Any]], drawn: int | None = None, batch_rows: int = 8, seed: int = 1
-) -> RankingRows:
+) -> TrainingRows:
     """Examples as a training has them after reading a file."""
-    rows = [ranker.reader.row(Row(f"rows:{number}", one)) for number, one in enumerate(examples, start=1)]
-    fields = ranker.columns(ranker.reader)
-    columns = {}
-    for name, field in fields.items():
-        ids = field.encode(rows).ids
-        ends = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-        columns[name] = Column(np.array(list(itertools.chain(*ids)), field.dtype), ends)
-    cache = Cache(columns, len(rows), dict.fromkeys(fields, 0))
-    return RankingRows(cache, np.arange(len(rows)), batch_rows, seed, drawn)
+    rows = [ranker.reader.row(Row(f"rows:{number}", values)) for number, values in enumerate(examples, start=1)]
+    cache = Cache.in_memory(rows, ranker.columns())
+    sizes = BatchSizes(0, batch_rows, seed, drawn)
+    return TrainingRows(cache, np.arange(len(rows)), ranker.input, [ranker.output], sizes)
 
 
 def batch_of(
     ranker: Ranker, examples: Sequence[Mapping[str, Any]], drawn: int | None = None, rank: int = 0, world: int = 1
-) -> RankingBatch:
+) -> Batch:
     """All examples as one batch, or one process's share of it; a ranker that reads pairs draws from all of it."""
     rows = rows_of(ranker, examples, drawn or (100 if ranker.joined else None))
-    return rows.batch(rows.rows, Moment(rank=rank, world=world))
+    batch = rows.batch(rows.rows, Moment(rank=rank, world=world))
+    assert batch is not None
+    return batch
 
 
 def gradients(ranker: Ranker) -> dict[str, torch.Tensor]:

@@ -7,23 +7,29 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import small_recipe
-from twofold.config import (
-    DecoderPart,
-    EncoderPart,
-    RankingPart,
-    Role,
-    kind_of,
-    kinds,
-    part_config,
-    structure,
-    unstructure,
-)
+from tests.conftest import decoder, small_recipe
+from twofold.config import Role, kind_of, kinds, part_config, structure, unstructure
+from twofold.decoders import DecoderConfig, RankingDecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
-from twofold.recipe import Recipe, TextRecipe
+from twofold.inputs import InputConfig
+from twofold.inputs.text import Config as TextConfig
+from twofold.losses import LossConfig
+from twofold.outputs import OutputConfig
+from twofold.outputs.text import Config as TextOutputConfig
+from twofold.recipe import Recipe
 from twofold.recipe.file import fill_environment, override, parse_yaml, read_yaml, recipe_names, to_yaml
 
-PARTS: list[tuple[Role, str]] = [(role, kind) for role in ("encoders", "decoders") for kind in kinds(role)]
+BASES: dict[Role, type[Any]] = {
+    "inputs": InputConfig,
+    "outputs": OutputConfig,
+    "encoders": EncoderConfig,
+    "decoders": DecoderConfig,
+    "losses": LossConfig,
+}
+PARTS: list[tuple[Role, str]] = [(role, kind) for role in BASES for kind in kinds(role)]
+NEEDED: dict[str, dict[str, Any]] = {"mask": {"classes": ("road", "sky")}}
+"""Settings without which a part cannot be."""
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
@@ -69,11 +75,12 @@ def test_a_mistake_is_named_with_its_place(changes: dict[str, Any], said: str) -
 
 
 def test_all_mistakes_are_named_at_once() -> None:
-    wrong = recipe(encoder={"widht": 8, "layers": 2.5}, train={"optimizer": "sgd", "epoch": 3}, tokenizer={"size": "x"})
+    wrong = recipe(encoder={"widht": 8, "layers": 2.5}, train={"optimizer": "sgd", "epoch": 3})
+    wrong["input"]["tokenizer"] = {"size": "x"}
     assert sorted(line.split(";")[0] for line in mistakes(wrong)) == [
         "recipe.encoder has no 'widht'",
         "recipe.encoder.layers: 2.5 is not a whole number",
-        "recipe.tokenizer.size: 'x' is not a whole number",
+        "recipe.input.tokenizer.size: 'x' is not a whole number",
         "recipe.train has no 'epoch'",
         "recipe.train.optimizer: 'sgd' is not known",
     ]
@@ -164,11 +171,12 @@ def test_changes_override_what_the_recipe_says() -> None:
         "encoder.width=5",
         "train.learning_rate=1e-4",
         "generate.beam=3",
-        "data.source=no",
-        "tokenizer={size: 9}",
+        "source=no",
+        "input.tokenizer={size: 9}",
     ]
-    changed = TextRecipe.of(override(before, changes))
-    assert (changed.data.source, changed.tokenizer.size, changed.generate.beam) == ("no", 9, 3)
+    changed = Recipe.of(override(before, changes))
+    assert isinstance(changed.input, TextConfig)
+    assert (changed.input.column, changed.input.tokenizer.size, changed.generate.beam) == ("no", 9, 3)
     assert changed.train.learning_rate == 1e-4
     assert unstructure(changed.encoder)["width"] == 5
     assert before == recipe()
@@ -201,23 +209,24 @@ def test_the_environment_fills_in_where_the_data_is(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(("role", "kind"), PARTS)
 def test_the_defaults_of_every_part_come_back_from_plain_values(role: Role, kind: str) -> None:
-    config = part_config(role, kind)()
+    config = part_config(role, kind)(**NEEDED.get(kind, {}))
     plain = unstructure(config)
     assert plain["kind"] == kind_of(config) == kind
-    base = EncoderPart if role == "encoders" else DecoderPart
-    assert structure(parse_yaml(to_yaml(plain), "here"), base) == config
+    assert structure(parse_yaml(to_yaml(plain), "here"), BASES[role]) == config
 
 
 @pytest.mark.parametrize("kind", kinds("decoders"))
 def test_a_recipe_comes_back_from_plain_values(kind: str) -> None:
-    content = recipe(decoder={"kind": kind}) | {"decoder": {"kind": kind}}
-    if issubclass(part_config("decoders", kind), RankingPart):
+    content = recipe() | {"decoder": {"kind": kind}}
+    if not issubclass(part_config("outputs", decoder(kind).output), TextOutputConfig):
+        del content["output"]  # its limit is that of texts
+    if issubclass(part_config("decoders", kind), RankingDecoderConfig):
         content = {"data": {"train": "rows.jsonl"}, "encoder": {"kind": "transformer"}, "decoder": {"kind": kind}}
     if kind == "unet":
-        data = {"train": "street", "classes": ["road", "sky"], "view": {"size": [20, 30]}}
-        content = {"data": data, "encoder": {"kind": "convnet"}, "decoder": {"kind": kind}}
+        content = {"data": {"train": "street"}, "encoder": {"kind": "convnet"}, "decoder": {"kind": kind}}
+        content |= {"input": {"size": [20, 30]}, "output": {"classes": ["road", "sky"]}}
     if kind == "tree":
-        content["data"]["target"] = ["heads", "relations"]
+        content["target"] = ["heads", "relations"]
     one = Recipe.of(content)
     assert Recipe.of(one.plain()) == one
     assert Recipe.of(parse_yaml(to_yaml(one.plain()), "here")) == one
@@ -225,15 +234,15 @@ def test_a_recipe_comes_back_from_plain_values(kind: str) -> None:
 
 def test_several_decoders_have_their_own_targets_and_weights() -> None:
     content = recipe(decoders={"en": {"kind": "rnn", "target": "english"}})
-    del content["decoder"]
+    del content["decoder"], content["output"]
     content["decoders"]["ko"] = {"kind": "attention_rnn", "target": "korean", "weight": 0.5, "width": 7}
-    both = TextRecipe.of(content)
-    slots = both.model_config().decoders
-    assert [(name, slot.target, slot.weight) for name, slot in slots.items()] == [
-        ("en", "english", 1.0),
-        ("ko", "korean", 0.5),
+    both = Recipe.of(content)
+    tasks = both.model_config().tasks
+    assert [(name, task.output.columns(), task.weight) for name, task in tasks.items()] == [
+        ("en", ("english",), 1.0),
+        ("ko", ("korean",), 0.5),
     ]
-    assert unstructure(slots["ko"].part)["width"] == 7
+    assert unstructure(tasks["ko"].decoder)["width"] == 7
     assert both.plain()["decoders"]["ko"]["width"] == 7
     assert Recipe.of(both.plain()) == both
 
@@ -249,7 +258,7 @@ def test_several_decoders_have_their_own_targets_and_weights() -> None:
 )
 def test_a_mistake_in_one_of_several_decoders_is_named(slot: Any, said: str) -> None:
     content = recipe(decoders={"ko": slot})
-    del content["decoder"]
+    del content["decoder"], content["output"]
     assert mistakes(content) == [said]
 
 

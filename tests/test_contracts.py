@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -15,11 +13,15 @@ import torch
 from torch import Tensor
 
 from tests.conftest import decoder, encoder, skipped_here, small_model
-from twofold.config import DecoderPart, EncoderPart, Role, kinds, part_config
+from twofold.config import Role, kinds, part_config
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.generate.options import GenerateOptions
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens
 from twofold.model import Model
-from twofold.types import Batch, DecoderConfig, EncoderConfig, Target, Vocabulary
+from twofold.types import Batch, Target, Vocabulary
 
 T = TypeVar("T")
 VOCABULARY = Vocabulary(size=20, limit=20, pad=0, unknown=1, start=2, end=3)
@@ -94,9 +96,9 @@ def still(part: T) -> T:
 
 
 def kinds_of(role: Role, what: str) -> list[str]:
-    """The kinds of encoders that read this, or of decoders that write it."""
-    side = "reads" if role == "encoders" else "writes"
-    return [kind for kind in kinds(role) if getattr(part_config(role, kind), side) == what]
+    """The kinds of encoders that read this kind of input, or of decoders that write this kind of output."""
+    field = "input" if role == "encoders" else "output"
+    return [kind for kind in kinds(role) if getattr(part_config(role, kind), field) == what]
 
 
 def every(role: Role, make: Callable[..., Any], what: str = "text") -> list[Any]:
@@ -120,7 +122,12 @@ def some_batch(lengths: tuple[int, ...] = (6, 1, 4), seed: int = 0) -> Batch:
     draw = torch.Generator().manual_seed(seed)
     tokens = torch.randint(4, VOCABULARY.size, (len(lengths), max(lengths)), generator=draw)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return Batch(tokens.masked_fill(~mask, VOCABULARY.pad), mask)
+    return reading(tokens.masked_fill(~mask, VOCABULARY.pad), mask)
+
+
+def reading(tokens: Tensor, mask: Tensor) -> Batch:
+    """A batch of texts."""
+    return Batch({INPUT: Tokens(tokens, mask)})
 
 
 def widened(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,55 +137,55 @@ def widened(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([tokens, more], 1).masked_fill(~wide, 7), wide
 
 
-def fitting(writes: DecoderPart) -> EncoderPart:
+def fitting(writes: DecoderConfig) -> EncoderConfig:
     """The first encoder that gives what the decoder needs."""
-    needs = cast(DecoderConfig, writes).needs()
+    needs = writes.needs()
     choices = [encoder(kind) for kind in kinds_of("encoders", "text")]
-    return still(next(part for part in choices if needs <= cast(EncoderConfig, part).spec().gives()))
+    return still(next(part for part in choices if needs <= part.gives()))
 
 
-def gives(reads: EncoderPart) -> frozenset[str]:
-    return cast(EncoderConfig, reads).spec().gives()
+def gives(reads: EncoderConfig) -> frozenset[str]:
+    return reads.gives()
 
 
-def tensors(reads: EncoderPart) -> list[Literal["states", "summary"]]:
+def tensors(reads: EncoderConfig) -> list[Literal["states", "summary"]]:
     """The fields that hold one tensor."""
     names: tuple[Literal["states", "summary"], ...] = ("states", "summary")
     return [name for name in names if name in gives(reads)]
 
 
 @each_encoder
-def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(reads: EncoderPart) -> None:
-    config, batch, names = cast(EncoderConfig, reads), some_batch(), tensors(reads)
+def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(reads: EncoderConfig) -> None:
+    batch, names = some_batch(), tensors(reads)
     assert names
     wanted = [frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size)]
     for needs in wanted + [some | {"finish"} for some in wanted if "states" in some]:
-        hidden = config.build(VOCABULARY, needs).eval()(batch)
+        hidden = reads.build(VOCABULARY, needs).eval()(batch)
         rows, positions = hidden.mask.shape
         shapes = {"states": (rows, positions), "summary": (rows,)}
         assert rows == len(batch)
         for name in ("states", "summary"):
             value: Tensor | None = getattr(hidden, name)
-            expected = (*shapes[name], config.spec().width(name)) if name in needs else None
+            expected = (*shapes[name], reads.spec().width(name)) if name in needs else None
             assert (None if value is None else tuple(value.shape)) == expected
 
 
 @each_encoder
-def test_padding_does_not_change_states_or_summary(reads: EncoderPart) -> None:
+def test_padding_does_not_change_states_or_summary(reads: EncoderConfig) -> None:
     torch.manual_seed(0)
-    built = cast(EncoderConfig, reads).build(VOCABULARY, gives(reads)).eval()
+    built = reads.build(VOCABULARY, gives(reads)).eval()
     batch = some_batch()
-    together = built(batch)
-    for row, length in enumerate(batch.mask.sum(1).tolist()):
-        alone = built(Batch(batch.tokens[row : row + 1, :length], batch.mask[row : row + 1, :length]))
+    read, together = batch.read(Tokens), built(batch)
+    for row, length in enumerate(read.mask.sum(1).tolist()):
+        alone = built(reading(read.tokens[row : row + 1, :length], read.mask[row : row + 1, :length]))
         for name in tensors(reads):
             one, many = alone.need(name)[0], together.need(name)[row]
             torch.testing.assert_close(many[:length] if name == "states" else many, one, atol=1e-5, rtol=1e-5)
 
 
 @each_encoder
-def test_a_summary_is_the_finished_mean_of_the_states_where_there_is_something_to_finish(reads: EncoderPart) -> None:
-    hidden = cast(EncoderConfig, reads).build(VOCABULARY, gives(reads)).eval()(some_batch())
+def test_a_summary_is_the_finished_mean_of_the_states_where_there_is_something_to_finish(reads: EncoderConfig) -> None:
+    hidden = reads.build(VOCABULARY, gives(reads)).eval()(some_batch())
     if hidden.finish is None:
         pytest.skip("its states need no finish")
     rows = zip(hidden.need("states"), hidden.mask, strict=True)
@@ -188,11 +195,12 @@ def test_a_summary_is_the_finished_mean_of_the_states_where_there_is_something_t
 
 @each_encoder
 @pytest.mark.parametrize("training", [False, True])
-def test_more_columns_of_padding_change_nothing_that_an_encoder_gives(reads: EncoderPart, training: bool) -> None:
+def test_more_columns_of_padding_change_nothing_that_an_encoder_gives(reads: EncoderConfig, training: bool) -> None:
     torch.manual_seed(0)
-    built = cast(EncoderConfig, reads).build(VOCABULARY, gives(reads)).train(training)
+    built = reads.build(VOCABULARY, gives(reads)).train(training)
     batch = some_batch()
-    narrow, wide = built(batch), built(Batch(*widened(batch.tokens, batch.mask)))
+    read = batch.read(Tokens)
+    narrow, wide = built(batch), built(reading(*widened(read.tokens, read.mask)))
     for name in tensors(reads):
         one, other = narrow.need(name), wide.need(name)
         if name == "states":
@@ -201,22 +209,25 @@ def test_more_columns_of_padding_change_nothing_that_an_encoder_gives(reads: Enc
 
 
 @each_encoder
-def test_an_encoder_that_calls_itself_causal_does_not_look_ahead(reads: EncoderPart) -> None:
-    spec = cast(EncoderConfig, reads).spec()
+def test_an_encoder_that_calls_itself_causal_does_not_look_ahead(reads: EncoderConfig) -> None:
+    spec = reads.spec()
     if spec.states is None:
         pytest.skip("it gives no states")
     torch.manual_seed(0)
-    built = cast(EncoderConfig, reads).build(VOCABULARY, frozenset({"states"})).eval()
+    built = reads.build(VOCABULARY, frozenset({"states"})).eval()
     batch = some_batch((6, 6))
-    changed = batch.tokens.clone()
+    read = batch.read(Tokens)
+    changed = read.tokens.clone()
     changed[:, -1] = (changed[:, -1] - 3) % (VOCABULARY.size - 4) + 4
-    before, after = built(batch).need("states"), built(Batch(changed, batch.mask)).need("states")
+    before, after = built(batch).need("states"), built(reading(changed, read.mask)).need("states")
     assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-6) == spec.causal
     assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 
 
 @each_decoder
-def test_a_loss_over_many_rows_is_the_sum_of_the_losses_of_each(tokenizer: TextTokenizer, writes: DecoderPart) -> None:
+def test_a_loss_over_many_rows_is_the_sum_of_the_losses_of_each(
+    tokenizer: TextTokenizer, writes: DecoderConfig
+) -> None:
     model = small_model(tokenizer, fitting(writes), writes).eval()
     together = model.losses(model.batch(EXAMPLES))["main"]
     alone = [model.losses(model.batch([example]))["main"] for example in EXAMPLES]
@@ -226,11 +237,14 @@ def test_a_loss_over_many_rows_is_the_sum_of_the_losses_of_each(tokenizer: TextT
 
 @each_decoder
 @pytest.mark.parametrize("training", [False, True])
-def test_more_columns_of_padding_change_no_loss(tokenizer: TextTokenizer, writes: DecoderPart, training: bool) -> None:
+def test_more_columns_of_padding_change_no_loss(
+    tokenizer: TextTokenizer, writes: DecoderConfig, training: bool
+) -> None:
     model = small_model(tokenizer, fitting(writes), writes).train(training)
     batch = model.batch(EXAMPLES)
-    target = batch.targets["main"]
-    wide = Batch(*widened(batch.tokens, batch.mask), {"main": Target(*widened(target.tokens, target.mask))})
+    read, target = batch.read(Tokens), batch.targets["main"]
+    wide = reading(*widened(read.tokens, read.mask))
+    wide = wide.with_target("main", Target(*widened(target.tokens, target.mask)))
     narrow_loss, wide_loss = model.losses(batch)["main"], model.losses(wide)["main"]
     assert narrow_loss.count == wide_loss.count
     torch.testing.assert_close(wide_loss.sum, narrow_loss.sum, atol=1e-5, rtol=1e-5)
@@ -239,13 +253,13 @@ def test_more_columns_of_padding_change_no_loss(tokenizer: TextTokenizer, writes
 @each_encoder
 @each_decoder
 def test_every_parameter_of_a_pair_gets_a_gradient(
-    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig
 ) -> None:
-    if not cast(DecoderConfig, writes).needs() <= gives(reads):
+    if not writes.needs() <= gives(reads):
         pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
     model = small_model(tokenizer, reads, writes).train()
     batch = model.batch(EXAMPLES)
-    model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
     assert not still
 
@@ -253,9 +267,9 @@ def test_every_parameter_of_a_pair_gets_a_gradient(
 @each_encoder
 @each_decoder
 def test_a_saved_and_loaded_pair_gives_the_same_outputs(
-    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, tmp_path: Path
+    tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig, tmp_path: Path
 ) -> None:
-    if not cast(DecoderConfig, writes).needs() <= gives(reads):
+    if not writes.needs() <= gives(reads):
         pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
     model = small_model(tokenizer, reads, writes)
     with torch.no_grad():
@@ -268,27 +282,3 @@ def test_a_saved_and_loaded_pair_gives_the_same_outputs(
     texts = [example["source"] for example in EXAMPLES]
     options = GenerateOptions(max_length=6)
     assert loaded.predict(texts, options) == model.predict(texts, options)
-
-
-def documented(config: type) -> Mapping[str, bool]:
-    """For each field that a class states, whether a docstring stands beneath it."""
-    tree = ast.parse(inspect.getsource(inspect.getmodule(config) or config))
-    body = next(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == config.__name__)
-    found = {}
-    for node, beneath in zip(body, [*body[1:], None], strict=True):
-        stated = isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
-        if stated and isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            text = beneath.value if isinstance(beneath, ast.Expr) else None
-            found[node.target.id] = isinstance(text, ast.Constant) and bool(str(text.value).strip())
-    return found
-
-
-@pytest.mark.parametrize(("role", "kind"), [(role, kind) for role in FURTHER for kind in kinds(role)])
-def test_every_setting_of_a_part_has_a_docstring_beneath_it(role: Role, kind: str) -> None:
-    config = part_config(role, kind)
-    found: dict[str, bool] = {}
-    for ancestor in reversed(config.__mro__):
-        if dataclasses.is_dataclass(ancestor):
-            found.update(documented(ancestor))
-    assert {field.name for field in dataclasses.fields(cast(Any, config))} == set(found)
-    assert [name for name, stands in found.items() if not stands] == []

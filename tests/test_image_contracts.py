@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -13,31 +12,27 @@ from torch import Tensor
 
 from tests.conftest import decoder, encoder, small_image_model, some_image, some_mask
 from tests.test_contracts import VOCABULARY, every, gives, kinds_of, tensors, widened
-from twofold.config import DecoderPart, EncoderPart, Writes, kinds
+from twofold.config import kinds
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
+from twofold.inputs import INPUT
+from twofold.inputs.image import Images
+from twofold.inputs.text import Tokens, make_tokens
 from twofold.model import Model
-from twofold.model.fields import BEGUN
+from twofold.outputs.captions import PREFIX
 from twofold.results import Mask, Prediction
-from twofold.types import Batch, DecoderConfig, EncoderConfig, Hidden
+from twofold.types import Batch, Hidden
 
 EXAMPLES: list[dict[str, Any]] = [
-    {
-        "image": some_image(18, 19, seed=number),
-        "mask": some_mask(18, 19, seed=number),
-        "captions": captions,
-        BEGUN: prefix,
-    }
-    for number, (captions, prefix) in enumerate(
-        [
-            (["a b c", "seven hundred and two", "1"], "one hundred"),
-            (["g f e"], None),
-            (["삼백", "b"], "a"),
-        ]
-    )
+    {"image": some_image(18, 19, seed=number), "mask": some_mask(18, 19, seed=number), "captions": captions}
+    for number, captions in enumerate([["a b c", "seven hundred and two", "1"], ["g f e"], ["삼백", "b"]])
 ]
-"""Images with one or several captions, with a beginning to go on from or none."""
+"""Images with one or several captions."""
+BEGUN = ["one hundred", None, "a"]
+"""A beginning of the captions of each to go on from, or none."""
 SIZES = [(12, 12), (10, 13), (1, 1), (1, 9), (7, 1)]
 each_encoder = pytest.mark.parametrize("reads", every("encoders", encoder, "image"))
 each_decoder = pytest.mark.parametrize("writes", every("decoders", decoder) + every("decoders", decoder, "mask"))
@@ -50,21 +45,36 @@ def some_batch(size: tuple[int, int] = (10, 13), lengths: tuple[int, ...] = (4, 
     tokens = torch.randint(4, VOCABULARY.size, (len(lengths), longest), generator=draw)
     mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
     pixels = torch.randn(len(lengths), 3, *size, generator=draw)
-    return Batch(tokens.masked_fill(~mask, VOCABULARY.pad), mask, pixels=pixels)
+    return shown_with(pixels, Tokens(tokens.masked_fill(~mask, VOCABULARY.pad), mask))
 
 
-def built(reads: EncoderPart, needs: frozenset[str] | None = None) -> Any:
+def shown_with(pixels: Tensor, text: Tokens) -> Batch:
+    """Images, and the beginnings of texts beside them."""
+    return Batch({INPUT: Images(pixels), PREFIX: text})
+
+
+def begun_batch(model: Model, rows: slice = slice(None)) -> Batch:
+    """Some examples; where the encoder reads it, with the beginning of a text."""
+    batch = model.batch(EXAMPLES[rows])
+    if model.prefix is None:
+        return batch
+    tokenizer = model.prefix.tokenizer
+    beginnings = [[] if text is None else tokenizer.encode([text])[0] for text in BEGUN[rows]]
+    return batch.with_input(PREFIX, make_tokens(beginnings, model.prefix.vocabulary))
+
+
+def built(reads: EncoderConfig, needs: frozenset[str] | None = None) -> Any:
     torch.manual_seed(0)
-    return cast(EncoderConfig, reads).build(VOCABULARY, gives(reads) if needs is None else needs)
+    return reads.build(VOCABULARY, gives(reads) if needs is None else needs)
 
 
-def reads_text(reads: EncoderPart) -> bool:
-    return bool(getattr(reads, "prefix", False))
+def reads_text(reads: EncoderConfig) -> bool:
+    return reads.beside() is Tokens
 
 
-def fitting_model(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart) -> Model:
+def fitting_model(tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig) -> Model:
     """The pair, if the two fit."""
-    if not cast(DecoderConfig, writes).needs() <= gives(reads):
+    if not writes.needs() <= gives(reads):
         pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
     return small_image_model(tokenizer, reads, writes)
 
@@ -73,9 +83,9 @@ def close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
 
 
-def check_maps(hidden: Hidden, reads: EncoderPart, size: tuple[int, int]) -> None:
+def check_maps(hidden: Hidden, reads: EncoderConfig, size: tuple[int, int]) -> None:
     """The finest map is a stride finer than the image, each further one half as fine, rounded up."""
-    spec = cast(EncoderConfig, reads).spec()
+    spec = reads.spec()
     step, expected = spec.stride, []
     for channels in spec.channels():
         expected.append((len(hidden.mask), channels, *(-(-side // step) for side in size)))
@@ -85,16 +95,16 @@ def check_maps(hidden: Hidden, reads: EncoderPart, size: tuple[int, int]) -> Non
 
 def test_every_part_is_read_by_one_of_the_contracts() -> None:
     assert sorted(kinds_of("encoders", "text") + kinds_of("encoders", "image")) == kinds("encoders")
-    written = [kind for what in get_args(Writes) for kind in kinds_of("decoders", what)]
+    written = [kind for what in kinds("outputs") for kind in kinds_of("decoders", what)]
     assert sorted(written) == kinds("decoders")
 
 
 @each_encoder
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(
-    reads: EncoderPart, size: tuple[int, int]
+    reads: EncoderConfig, size: tuple[int, int]
 ) -> None:
-    spec, batch = cast(EncoderConfig, reads).spec(), some_batch(size)
+    spec, batch = reads.spec(), some_batch(size)
     names = sorted(gives(reads) - {"finish"})
     for needs in (frozenset(some) for count in range(1, len(names) + 1) for some in combinations(names, count)):
         hidden: Hidden = built(reads, needs).eval()(batch)
@@ -102,7 +112,10 @@ def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(
         assert hidden.size == size
         assert hidden.grid is not None
         shown = hidden.grid[0] * hidden.grid[1]
-        assert (rows, positions) == (len(batch), shown + (batch.tokens.shape[1] if reads_text(reads) else 0))
+        assert (rows, positions) == (
+            len(batch),
+            shown + (batch.read(Tokens).tokens.shape[1] if reads_text(reads) else 0),
+        )
         assert hidden.mask[:, :shown].all()
         assert {name for name in names if getattr(hidden, name) is not None} == needs
         if hidden.states is not None:
@@ -114,12 +127,13 @@ def test_an_encoder_fills_only_what_is_needed_in_the_shapes_of_its_spec(
 
 
 @each_encoder
-def test_a_batch_of_images_is_read_as_each_by_itself(reads: EncoderPart) -> None:
+def test_a_batch_of_images_is_read_as_each_by_itself(reads: EncoderConfig) -> None:
     part, batch = built(reads).eval(), some_batch()
+    pixels, text = batch.read(Images).pixels, batch.read(Tokens)
     together: Hidden = part(batch)
-    for row, length in enumerate(batch.mask.sum(1).tolist()):
-        own = slice(row, row + 1)
-        alone: Hidden = part(Batch(batch.tokens[own, :length], batch.mask[own, :length], pixels=batch.image()[own]))
+    for row, length in enumerate(text.mask.sum(1).tolist()):
+        rows = slice(row, row + 1)
+        alone: Hidden = part(shown_with(pixels[rows], Tokens(text.tokens[rows, :length], text.mask[rows, :length])))
         for name in tensors(reads):
             one, many = alone.need(name)[0], together.need(name)[row]
             close(many[: len(one)] if name == "states" else many, one)
@@ -129,21 +143,22 @@ def test_a_batch_of_images_is_read_as_each_by_itself(reads: EncoderPart) -> None
 
 @each_encoder
 @pytest.mark.parametrize("training", [False, True])
-def test_more_columns_of_padding_after_a_text_change_nothing(reads: EncoderPart, training: bool) -> None:
+def test_more_columns_of_padding_after_a_text_change_nothing(reads: EncoderConfig, training: bool) -> None:
     part, batch = built(reads).train(training), some_batch()
-    tokens, mask = widened(batch.tokens, batch.mask)
-    narrow, wide = part(batch), part(replace(batch, tokens=tokens, mask=mask))
+    text = batch.read(Tokens)
+    narrow, wide = part(batch), part(batch.with_input(PREFIX, Tokens(*widened(text.tokens, text.mask))))
     for name in tensors(reads):
         one, other = narrow.need(name), wide.need(name)
         close(*((other[wide.mask], one[narrow.mask]) if name == "states" else (other, one)))
 
 
 @each_encoder
-def test_a_text_beside_the_image_is_read_by_those_who_say_so_and_by_no_other(reads: EncoderPart) -> None:
+def test_a_text_beside_the_image_is_read_by_those_who_say_so_and_by_no_other(reads: EncoderConfig) -> None:
     part, batch = built(reads).eval(), some_batch()
-    other = replace(batch, tokens=torch.where(batch.mask, (batch.tokens - 3) % 16 + 4, batch.tokens))
-    assert not torch.equal(batch.tokens, other.tokens)
-    one, two = part(batch), part(other)
+    text = batch.read(Tokens)
+    other = torch.where(text.mask, (text.tokens - 3) % 16 + 4, text.tokens)
+    assert not torch.equal(text.tokens, other)
+    one, two = part(batch), part(batch.with_input(PREFIX, Tokens(other, text.mask)))
     for name in tensors(reads):
         assert torch.equal(one.need(name), two.need(name)) != reads_text(reads)
 
@@ -151,12 +166,12 @@ def test_a_text_beside_the_image_is_read_by_those_who_say_so_and_by_no_other(rea
 @each_encoder
 @each_decoder
 def test_a_loss_over_many_images_is_the_sum_of_the_losses_of_each(
-    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig
 ) -> None:
     model = fitting_model(tokenizer, reads, writes).eval()
-    batch = model.batch(EXAMPLES)
+    batch = begun_batch(model)
     together = model.losses(batch)["main"]
-    alone = [model.losses(model.batch([example]))["main"] for example in EXAMPLES]
+    alone = [model.losses(begun_batch(model, slice(row, row + 1)))["main"] for row in range(len(EXAMPLES))]
     assert together.count == sum(loss.count for loss in alone) == model.counts(batch)["main"] > 0
     close(together.sum, torch.stack([loss.sum for loss in alone]).sum())
 
@@ -164,12 +179,12 @@ def test_a_loss_over_many_images_is_the_sum_of_the_losses_of_each(
 @each_encoder
 @each_decoder
 def test_every_parameter_of_a_pair_gets_a_gradient(
-    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig
 ) -> None:
     model = fitting_model(tokenizer, reads, writes).train()
-    batch = model.batch(EXAMPLES)
-    assert batch.mask.sum().item() > 0 if reads_text(reads) else batch.tokens.shape == (3, 0)
-    model.backward(batch, model.counts(batch))
+    batch = begun_batch(model)
+    assert batch.read(Tokens).count() > 0 if reads_text(reads) else list(batch.inputs) == [INPUT]
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
     assert not still
 
@@ -183,7 +198,7 @@ def shown(prediction: Prediction) -> tuple[Any, float]:
 @each_encoder
 @each_decoder
 def test_a_saved_and_loaded_pair_gives_the_same_outputs(
-    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, tmp_path: Path
+    tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig, tmp_path: Path
 ) -> None:
     model = fitting_model(tokenizer, reads, writes)
     with torch.no_grad():
@@ -193,7 +208,7 @@ def test_a_saved_and_loaded_pair_gives_the_same_outputs(
     model.save_pretrained(tmp_path / "saved")
     loaded = Model.from_pretrained(tmp_path / "saved")
     assert loaded.config == model.config
-    assert torch.equal(loaded.loss(loaded.batch(EXAMPLES)), model.eval().loss(model.batch(EXAMPLES)))
+    assert torch.equal(loaded.loss(begun_batch(loaded)), model.eval().loss(begun_batch(model)))
     images, options = [example["image"] for example in EXAMPLES], GenerateOptions(max_length=6)
     begun = "a b" if reads_text(reads) else None
     found, expected = (one.predict(images, options, prefix=begun) for one in (loaded, model))
@@ -201,7 +216,7 @@ def test_a_saved_and_loaded_pair_gives_the_same_outputs(
 
 
 @each_encoder
-def test_images_of_many_sizes_are_answered_in_their_order(tokenizer: TextTokenizer, reads: EncoderPart) -> None:
+def test_images_of_many_sizes_are_answered_in_their_order(tokenizer: TextTokenizer, reads: EncoderConfig) -> None:
     kind = "unet" if "maps" in gives(reads) else "attention_rnn"
     model = small_image_model(tokenizer, reads, decoder(kind))
     images = [some_image(*size, seed=number) for number, size in enumerate([*SIZES, *SIZES])]
@@ -216,7 +231,7 @@ def test_images_of_many_sizes_are_answered_in_their_order(tokenizer: TextTokeniz
 
 
 @each_encoder
-def test_a_beginning_is_read_only_where_the_encoder_can(tokenizer: TextTokenizer, reads: EncoderPart) -> None:
+def test_a_beginning_is_read_only_where_the_encoder_can(tokenizer: TextTokenizer, reads: EncoderConfig) -> None:
     model = small_image_model(tokenizer, reads, decoder("attention_rnn"))
     if reads_text(reads):
         assert model.predict([some_image()], prefix="one hundred")[0].output.startswith("one hundred")

@@ -5,19 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
-from tests.conftest import decoder, encoder, part_params, small_image_model, small_model, some_image, some_mask
+from tests.conftest import (
+    decoder,
+    encoder,
+    input_of,
+    output_of,
+    part_params,
+    small_image_model,
+    small_model,
+    some_image,
+    some_mask,
+)
 from tests.rankers import PAIRS, batch_of, small_ranker
-from twofold.config import DecoderPart, EncoderPart, RankingPart, kinds, structure, unstructure
+from twofold.config import kinds, structure, unstructure
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import DecoderConfig, RankingDecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
-from twofold.model import DecoderSlot, Model, ModelConfig, Ranker, RankerConfig
+from twofold.inputs.image import Images
+from twofold.model import Model, ModelConfig, Ranker, Task
 from twofold.recipe import Recipe
-from twofold.types import DecoderConfig, EncoderConfig
 
 EXAMPLES: list[dict[str, Any]] = [
     {"source": "one hundred and two", "target": "102", "label": "many", "tags": "B-N I-N I-N I-N"},
@@ -40,12 +52,13 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
+from twofold.inputs.text import Tokens
 from twofold.types import Encoder, Hidden, HiddenSpec
 
 
 @dataclass(frozen=True)
-class Config(EncoderPart):
+class Config(EncoderConfig):
     width: int = 8
     """Width of the token vectors."""
 
@@ -62,8 +75,9 @@ class MeanEncoder(Encoder):
         self.embedding = nn.Embedding(vocabulary.size, config.width)
 
     def forward(self, batch):
-        vectors = self.embedding(batch.tokens) * batch.mask[..., None]
-        return Hidden(mask=batch.mask, summary=vectors.sum(1) / batch.mask.sum(1, keepdim=True))
+        read = batch.read(Tokens)
+        vectors = self.embedding(read.tokens) * read.mask[..., None]
+        return Hidden(mask=read.mask, summary=vectors.sum(1) / read.mask.sum(1, keepdim=True))
 '''
 
 PICKY_DECODER = '''
@@ -71,11 +85,11 @@ PICKY_DECODER = '''
 
 from dataclasses import dataclass
 
-from twofold.config import DecoderPart
+from twofold.decoders import DecoderConfig
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     def needs(self):
         return frozenset({"smell", "summary"})
 '''
@@ -99,30 +113,34 @@ def forget_own_parts() -> None:
         del sys.modules[name]
 
 
-def falls(model: Model | Ranker) -> bool:
+def falls(model: Model) -> bool:
     """Whether a few steps of an optimizer on one batch make its loss smaller."""
-    batch: Any
-    if isinstance(model, Model):
-        batch = model.batch(SHOWN if model.config.image else EXAMPLES)
-    else:
+    if isinstance(model, Ranker):
         batch = batch_of(model, RANKED, drawn=1)
+    else:
+        batch = model.batch(SHOWN if model.config.input.gives is Images else EXAMPLES)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     first = model.eval().loss(batch).item()
     assert torch.isfinite(torch.tensor(first))
     model.train()
-    for _ in range(8 if isinstance(model, Model) else 12):
+    for _ in range(12 if isinstance(model, Ranker) else 8):
         optimizer.zero_grad()
-        losses = model.backward(batch, model.counts(batch))
-        assert all(torch.isfinite(loss.sum) for loss in losses.values())
+        loss = model.loss(batch)
+        assert torch.isfinite(loss)
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return model.eval().loss(batch).item() < 0.95 * first
 
 
-def small_pair(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart) -> Model | Ranker:
-    """A ranking decoder makes a ranker."""
-    if isinstance(writes, RankingPart):
+def small_pair(tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderConfig) -> Model:
+    """A ranking decoder makes a ranker; what is read is what the output asks for, where the encoder reads that."""
+    if isinstance(writes, RankingDecoderConfig):
         return small_ranker(tokenizer, reads, writes)
-    return (small_image_model if reads.reads == "image" else small_model)(tokenizer, reads, writes)
+    if reads.reads is Images:
+        return small_image_model(tokenizer, reads, writes)
+    asked = output_of(writes.output).input
+    kind = asked if asked and issubclass(input_of(asked).gives, reads.reads) else reads.input
+    return small_model(tokenizer, reads, writes, input={"kind": kind})
 
 
 @pytest.mark.parametrize("reads", part_params(kinds("encoders")))
@@ -130,11 +148,12 @@ def small_pair(tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart
 def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     source, target = encoder(reads), decoder(writes)
     wrong = f"the decoder '{writes}' needs .* the encoder '{reads}' gives"
-    fits = cast(DecoderConfig, target).needs() <= cast(EncoderConfig, source).spec().gives()
-    if source.reads == "image" and target.writes == "order":
-        fits, wrong = False, f"the encoder '{reads}' reads images, and rankers read texts"
-    if source.reads == "image" and target.writes in ("tags", "tree", "tokens"):
-        fits, wrong = False, f"the decoder '{writes}' looks at words, and the encoder reads images"
+    fits = target.needs() <= source.gives()
+    if source.reads is Images and target.output == "ranking":
+        fits, wrong = False, f"the encoder '{reads}' reads images, but the input 'text' gives tokens; .* do: image$"
+    if source.reads is Images and target.output in ("tags", "tree", "tokens"):
+        fits = False
+        wrong = f"the output '{writes}' is told from (words|tokens), but the input 'image' gives images; take input: "
     if fits:
         assert falls(small_pair(tokenizer, source, target))
     else:
@@ -153,15 +172,16 @@ def test_masks_need_maps_and_who_gives_them_is_said(tokenizer: TextTokenizer, re
 @pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
 @pytest.mark.parametrize("reads", ["convnet", "vit"])
 def test_a_model_of_images_does_not_rank(tokenizer: TextTokenizer, reads: str, ranks: str) -> None:
-    with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' ranks, and must be a recipe's only"):
+    line = r"the output 'ranking' is told from tokens, but the input 'image' gives images; take input: {kind: text}"
+    with pytest.raises(TwofoldError, match=line):
         small_image_model(tokenizer, encoder(reads), decoder(ranks))
-    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads images, and rankers read texts"):
+    with pytest.raises(TwofoldError, match=line):
         Recipe.of({"data": {"train": "none"}, "encoder": {"kind": reads}, "decoder": {"kind": ranks}})
 
 
 @pytest.mark.parametrize("reads", ["convnet", "vit"])
 def test_an_encoder_of_images_reads_no_text(tokenizer: TextTokenizer, reads: str) -> None:
-    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads images, and no text"):
+    with pytest.raises(TwofoldError, match=f"the encoder '{reads}' reads images, but the input 'text' gives tokens"):
         small_model(tokenizer, encoder(reads), decoder("attention_rnn"))
 
 
@@ -176,15 +196,18 @@ def test_one_encoder_tells_several_decoders_what_a_image_shows(tokenizer: TextTo
 
 
 def test_masks_whose_classes_have_no_names_are_refused(tokenizer: TextTokenizer) -> None:
-    with pytest.raises(TwofoldError, match=r"the decoder 'unet' paints masks; name their classes: data\.classes"):
-        small_image_model(tokenizer, encoder("convnet"), decoder("unet"), mask=None)
+    with pytest.raises(TwofoldError, match=r"classes: name the classes of the masks: output\.classes="):
+        small_image_model(tokenizer, encoder("convnet"), decoder("unet"), output={"classes": []})
 
 
 @pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
 def test_a_ranking_decoder_does_not_write_and_others_do_not_rank(tokenizer: TextTokenizer, ranks: str) -> None:
     with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' ranks, and must be a recipe's only"):
+        small_model(tokenizer, encoder("rnn"), decoder(ranks), decoder("attention_rnn"))
+    with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' ranks candidates; make a Ranker of it"):
         small_model(tokenizer, encoder("rnn"), decoder(ranks))
-    with pytest.raises(TwofoldError, match="the decoder 'attention_rnn' does not rank"):
+    line = "the decoder 'attention_rnn' writes hypotheses, but the output 'ranking' takes candidate scores; these would"
+    with pytest.raises(TwofoldError, match=line):
         small_ranker(tokenizer, encoder("rnn"), decoder("attention_rnn"))
 
 
@@ -197,7 +220,7 @@ def test_an_encoder_of_the_users_own_that_gives_only_a_summary_ranks_by_it(
     with pytest.raises(TwofoldError, match=f"the decoder '{ranks}' needs states, but .* gives summary; these would do"):
         small_ranker(tokenizer, reads, decoder(ranks))
     ranker = small_ranker(tokenizer, reads, decoder(ranks, pooling="summary"))
-    assert structure(unstructure(ranker.config), RankerConfig) == ranker.config
+    assert structure(unstructure(ranker.config), ModelConfig) == ranker.config
     assert falls(ranker)
     with pytest.raises(TwofoldError, match="the decoder 'poly' needs states and summary"):
         small_ranker(tokenizer, reads, decoder("poly", pooling="summary"))
@@ -257,11 +280,9 @@ def test_a_part_of_the_users_own_is_loaded_only_when_allowed(tokenizer: TextToke
 def weighed_model(tokenizer: TextTokenizer, weights: dict[str, float], reads: str) -> Model:
     """One encoder under a decoder of each kind, named by it."""
     torch.manual_seed(0)
-    slots = {kind: DecoderSlot(decoder(kind, dropout=0.0), "target", weight) for kind, weight in weights.items()}
-    config = ModelConfig(
-        encoder=encoder(reads, dropout=0.0), decoders=slots, source="source", max_source=30, max_target=30
-    )
-    return Model(config, dict.fromkeys(["source", *slots], tokenizer))
+    tasks = {kind: Task(decoder(kind, dropout=0.0), output_of("text"), weight) for kind, weight in weights.items()}
+    config = ModelConfig(input_of("text", max_tokens=30), encoder(reads, dropout=0.0), tasks)
+    return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
 
 
 @pytest.mark.parametrize("reads", ["rnn", "transformer"])
@@ -270,7 +291,7 @@ def test_the_loss_and_gradients_of_several_decoders_are_the_weighted_sum(tokeniz
     model = weighed_model(tokenizer, weights, reads)
     batch = model.batch(EXAMPLES)
     loss = model.loss(batch)
-    model.backward(batch, model.counts(batch))
+    loss.backward()  # type: ignore[no-untyped-call]
     expected_loss, expected = 0.0, {name: torch.zeros_like(value) for name, value in model.named_parameters()}
     for kind, weight in weights.items():
         # The same weights in a model that has this decoder alone.

@@ -12,30 +12,39 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
-from tests.conftest import CLASSES, decoder, encoder, small_image_model, small_model, some_image, some_mask
+from tests.conftest import (
+    CLASSES,
+    decoder,
+    encoder,
+    input_of,
+    output_of,
+    small_image_model,
+    small_model,
+    some_image,
+    some_mask,
+)
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
-from twofold.model.model import Looked
 from twofold.plot import (
     SHEET,
+    Answered,
     draw,
     draw_attention,
     draw_glances,
     draw_mask,
     draw_sheet,
     fonts_for,
-    mask_paths,
-    write_mask,
 )
-from twofold.results import Mask, Prediction
+from twofold.results import AttentionMap, Mask
+from twofold.types import HiddenSpec
 
 PRIVATE, UNASSIGNED = "\U000f0123", "\u0378"
 
 
-def looked(source: list[str], written: list[str]) -> Looked:
+def looked(source: list[str], written: list[str]) -> AttentionMap:
     weights = np.random.default_rng(1).dirichlet(np.ones(len(source)), len(written))
-    return Looked(source, written, weights.astype(np.float32))
+    return AttentionMap(source, written, weights.astype(np.float32))
 
 
 @pytest.mark.parametrize("pieces", [["▁two", "▁hund", "red"], ["▁구만", "▁육백", "입니다"], ["▁é", "ß", "→", "%", "$"]])
@@ -131,7 +140,7 @@ def test_the_tokens_that_were_generated_are_drawn_and_not_others_of_the_same_tex
     assert found.tokens is not None
     assert tokenizer.decode(found.tokens) == found.output
     assert tokenizer.encode([found.output])[0] != list(found.tokens)  # else this would show nothing
-    drawn: list[Looked] = []
+    drawn: list[AttentionMap] = []
     monkeypatch.setattr("twofold.plot.draw_attention", lambda looked, path: drawn.append(looked))
     draw(model, [found], tmp_path / "a.png")
     assert drawn[0].written == [*tokenizer.pieces(found.tokens), "</s>"]
@@ -151,9 +160,9 @@ def test_a_decoder_that_sees_one_vector_has_no_attention_to_show(tokenizer: Text
         model.attention("two hundred", "200")
 
 
-def glances(written: list[str], grid: tuple[int, int] = (3, 4)) -> Looked:
+def glances(written: list[str], grid: tuple[int, int] = (3, 4)) -> AttentionMap:
     weights = np.random.default_rng(1).dirichlet(np.ones(grid[0] * grid[1]), len(written))
-    return Looked([], written, weights.astype(np.float32).reshape(-1, *grid))
+    return AttentionMap([], written, weights.astype(np.float32).reshape(-1, *grid))
 
 
 SIZES = [(1, 1), (1, 300), (300, 1), (12, 16), (31, 9)]
@@ -237,11 +246,18 @@ def test_several_images_are_drawn_beside_each_other(tmp_path: Path, tokenizer: T
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == 3
 
 
+def answered(kind: str, answer: Any) -> Answered:
+    """What an output shows of an answer under its image."""
+    output = output_of(kind).build("main", input_of("image").build(None), None, HiddenSpec())
+    return Answered(Image.fromarray(some_image()), output.caption(answer))
+
+
 @pytest.mark.parametrize(
-    ("output", "shown"), [("a dog runs", "a dog runs"), (["cat", "dog"], "cat, dog"), ("", "(nothing)")]
+    ("kind", "answer", "shown"),
+    [("label", "a dog runs", "a dog runs"), ("labels", ["cat", "dog"], "cat, dog"), ("labels", [], "(nothing)")],
 )
-def test_what_was_written_of_a_image_stands_under_it(tmp_path: Path, output: Any, shown: str) -> None:
-    draw_sheet([Prediction(some_image(), one, 0.0) for one in (output, "끝", 4.5)], tmp_path / "a.svg")
+def test_what_was_written_of_a_image_stands_under_it(tmp_path: Path, kind: str, answer: Any, shown: str) -> None:
+    draw_sheet([answered(kind, answer), answered("label", "끝"), answered("number", 4.5)], tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert all(f"<!-- {text} -->" in drawn for text in (shown, "끝", "4.5"))
 
@@ -249,7 +265,7 @@ def test_what_was_written_of_a_image_stands_under_it(tmp_path: Path, output: Any
 def test_the_classes_of_all_masks_of_a_sheet_are_named_once(tmp_path: Path) -> None:
     pixels = [np.full((4, 4), number, np.uint8) for number in (0, 2, 2)]
     masks = [Mask(one, ("ground", "sky", "나무")) for one in pixels]
-    draw_sheet([Prediction(some_image(4, 4), mask, 0.0) for mask in masks], tmp_path / "a.svg")
+    draw_sheet([Answered(Image.fromarray(some_image(4, 4)), "", mask) for mask in masks], tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert [drawn.count(f"<!-- {name} -->") for name in masks[0].names] == [1, 0, 1]
 
@@ -268,30 +284,6 @@ def test_one_image_of_a_decoder_without_attention_is_shown_with_its_caption(
     (prediction,) = model.predict(some_image(), GenerateOptions(max_length=5))
     draw(model, [prediction], tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == 1
-
-
-def test_masks_are_written_as_numbers_under_the_names_of_their_images(tmp_path: Path) -> None:
-    masks = [Mask(some_mask(seed=seed) % 3, ("a", "b", "c")) for seed in range(2)]
-    paths = mask_paths(["x/one.jpg", Path("two.tar.webp")], tmp_path / "new")
-    for first, (path, mask) in enumerate(zip(paths, masks, strict=True)):
-        write_mask(mask, first, path)
-    assert sorted(os.listdir(tmp_path / "new")) == ["one.png", "two.tar.png"]
-    for first, (path, mask) in enumerate(zip(paths, masks, strict=True)):
-        with Image.open(path) as written:
-            assert (np.asarray(written) == mask.pixels + first).all()
-
-
-def test_masks_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
-    for inputs, said in (
-        (["x/a.png", "y/a.jpg"], "two images are called a"),
-        ([tmp_path / "a.png"], "is one of the images"),
-        ([tmp_path / "a.jpg", tmp_path / "b.png", tmp_path / "a.png"], "is one of the images"),
-    ):
-        with pytest.raises(TwofoldError, match=said):
-            mask_paths(inputs, tmp_path)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(TwofoldError, match="could not be written"):
-        write_mask(Mask(some_mask() % 3, ("a", "b", "c")), 0, tmp_path / "file" / "b.png")
 
 
 def test_a_large_image_and_its_mask_are_reduced_alike_before_they_are_drawn(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 import torch
@@ -11,34 +10,36 @@ import torch
 from tests.conftest import decoder, encoder
 from tests.rankers import GIVEN, PAIRS, batch_of, gradients, small_ranker
 from tests.test_contracts import SYMBOLS, every, gives, kinds_of, still, widened
-from twofold.config import DecoderPart, EncoderPart
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import DecoderConfig
 from twofold.decoders.cross import Config as CrossConfig
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens
 from twofold.model import Ranker
-from twofold.model.ranking import Pieces
-from twofold.types import Batch, DecoderConfig
+from twofold.types import Batch
 
 TEXT_ENCODERS = kinds_of("encoders", "text")
 CAUSAL = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, **SYMBOLS}
-ENCODERS: dict[str, EncoderPart] = {
+ENCODERS: dict[str, EncoderConfig] = {
     **{kind: still(encoder(kind)) for kind in TEXT_ENCODERS},
     "rnn-causal": still(encoder("rnn", bidirectional=False)),
     "transformer-causal": still(encoder("transformer", causal=True)),
     "pretrained-causal": still(encoder("pretrained", architecture=CAUSAL)),
 }
 each_encoder = pytest.mark.parametrize("reads", ENCODERS.values(), ids=ENCODERS)
-each_ranker = pytest.mark.parametrize("ranks", every("decoders", decoder, "order"))
+each_ranker = pytest.mark.parametrize("ranks", every("decoders", decoder, "ranking"))
 each_ranker_of_two_towers = pytest.mark.parametrize("ranks", [decoder("bi"), decoder("poly")], ids=["bi", "poly"])
 CONTEXTS = [pair["context"] for pair in PAIRS]
 RESPONSES = [str(pair["response"]) for pair in PAIRS]
 
 
-def ranker_of(tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart, separate: bool = False) -> Ranker:
+def ranker_of(tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig, two_towers: bool = False) -> Ranker:
     """A ranker, if the two fit, whose towers differ and no tensor of which is what a new ranker has anyway."""
-    if not cast(DecoderConfig, ranks).needs() <= gives(reads):
+    if not ranks.needs() <= gives(reads):
         pytest.skip("this pair does not fit; tests/test_pairs.py sees the error")
-    ranker = small_ranker(tokenizer, reads, ranks, separate=separate)
+    ranker = small_ranker(tokenizer, reads, ranks, two_towers=two_towers)
     with torch.no_grad():
         for value in ranker.state_dict().values():
             value.add_(torch.rand_like(value) / 10)
@@ -52,7 +53,7 @@ def scores(ranker: Ranker) -> torch.Tensor:
 @each_encoder
 @each_ranker
 def test_scores_do_not_depend_on_what_is_read_beside(
-    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig
 ) -> None:
     ranker = ranker_of(tokenizer, reads, ranks)
     together = scores(ranker)
@@ -65,23 +66,25 @@ def test_scores_do_not_depend_on_what_is_read_beside(
 @each_encoder
 @each_ranker
 def test_more_columns_of_padding_change_nothing_that_is_kept(
-    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig
 ) -> None:
     ranker = ranker_of(tokenizer, reads, ranks)
-    frame, vocabulary, contexts = tokenizer.frame, ranker._vocabulary(), ranker.contexts.encode_texts(CONTEXTS).ids
+    contexts = ranker.contexts.text.encode_texts(CONTEXTS).ids
     if ranker.joined:
-        batch = Pieces.joint(list(zip(contexts, tokenizer.encode(RESPONSES), strict=True)), frame, vocabulary)
+        read = ranker.pair.batch(list(zip(contexts, tokenizer.encode(RESPONSES), strict=True)))
     else:
-        batch = Pieces.alone(contexts, frame, vocabulary)
-    segments = None if batch.segments is None else torch.cat([batch.segments, batch.segments[:, :3] * 0], 1)
-    wide = Batch(*widened(batch.tokens, batch.mask), segments=segments)
+        read = ranker.contexts.batch(contexts)
+    assert isinstance(read, Tokens)
+    segments = None if read.segments is None else torch.cat([read.segments, read.segments[:, :3] * 0], 1)
+    wide = Tokens(*widened(read.tokens, read.mask), segments)
     for training in (False, True):
         ranker.train(training)
-        torch.testing.assert_close(kept(ranker, wide), kept(ranker, batch), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(kept(ranker, wide), kept(ranker, read), atol=1e-5, rtol=1e-5)
 
 
-def kept(ranker: Ranker, batch: Batch) -> list[torch.Tensor]:
-    """All that the decoder keeps of a batch, as far as it is there."""
+def kept(ranker: Ranker, read: Tokens) -> list[torch.Tensor]:
+    """All that the decoder keeps of some texts, as far as it is there."""
+    batch = Batch({INPUT: read})
     if ranker.joined:
         return [ranker.joint(batch)]
     hidden, head = ranker.encoder(batch), ranker.head
@@ -93,7 +96,7 @@ def kept(ranker: Ranker, batch: Batch) -> list[torch.Tensor]:
 @each_encoder
 @each_ranker
 def test_every_parameter_that_learns_gets_a_gradient(
-    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig
 ) -> None:
     if reads == ENCODERS["rnn"] and getattr(ranks, "pooling", None) == "first":
         pytest.skip("at the first position of two directions nothing has been read forwards")
@@ -103,14 +106,13 @@ def test_every_parameter_that_learns_gets_a_gradient(
 @each_encoder
 @each_ranker_of_two_towers
 def test_every_parameter_of_two_towers_gets_a_gradient(
-    tokenizer: TextTokenizer, reads: EncoderPart, ranks: DecoderPart
+    tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig
 ) -> None:
-    check_gradients(ranker_of(tokenizer, reads, ranks, separate=True))
+    check_gradients(ranker_of(tokenizer, reads, ranks, two_towers=True))
 
 
 def check_gradients(ranker: Ranker) -> None:
-    batch = batch_of(ranker.train(), GIVEN)
-    ranker.backward(batch, ranker.counts(batch))
+    ranker.loss(batch_of(ranker.train(), GIVEN)).backward()  # type: ignore[no-untyped-call]
     found = gradients(ranker)
     learning = [name for name, value in ranker.named_parameters() if value.requires_grad]
     assert learning
@@ -121,7 +123,7 @@ def check_gradients(ranker: Ranker) -> None:
 @pytest.mark.parametrize("kind", TEXT_ENCODERS)
 @each_ranker
 def test_a_saved_and_loaded_ranker_gives_the_same_scores(
-    tokenizer: TextTokenizer, kind: str, ranks: DecoderPart, tmp_path: Path
+    tokenizer: TextTokenizer, kind: str, ranks: DecoderConfig, tmp_path: Path
 ) -> None:
     check_saving(ranker_of(tokenizer, ENCODERS[kind], ranks), tmp_path / "saved")
 
@@ -129,9 +131,9 @@ def test_a_saved_and_loaded_ranker_gives_the_same_scores(
 @pytest.mark.parametrize("kind", TEXT_ENCODERS)
 @each_ranker_of_two_towers
 def test_two_saved_and_loaded_towers_give_the_same_scores(
-    tokenizer: TextTokenizer, kind: str, ranks: DecoderPart, tmp_path: Path
+    tokenizer: TextTokenizer, kind: str, ranks: DecoderConfig, tmp_path: Path
 ) -> None:
-    check_saving(ranker_of(tokenizer, ENCODERS[kind], ranks, separate=True), tmp_path / "saved")
+    check_saving(ranker_of(tokenizer, ENCODERS[kind], ranks, two_towers=True), tmp_path / "saved")
 
 
 def check_saving(ranker: Ranker, folder: Path) -> None:
@@ -157,7 +159,7 @@ def test_a_cross_encoder_as_it_comes_sees_the_candidate_after_a_long_context(
 @pytest.mark.parametrize("kind", TEXT_ENCODERS)
 def test_a_tower_of_the_candidates_own_begins_with_the_same_weights(tokenizer: TextTokenizer, kind: str) -> None:
     one = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"))
-    two = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"), separate=True)
+    two = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"), two_towers=True)
     assert torch.equal(scores(one), scores(two))
 
 
@@ -166,19 +168,19 @@ def test_a_tower_of_the_candidates_own_begins_with_the_weights_of_a_ranker_of_on
 ) -> None:
     one = small_ranker(tokenizer, encoder("rnn"), decoder("bi"))
     one.save_pretrained(tmp_path / "saved")
-    two = small_ranker(tokenizer, encoder("rnn"), decoder("bi"), seed=1, separate=True)
+    two = small_ranker(tokenizer, encoder("rnn"), decoder("bi"), seed=1, two_towers=True)
     two.take_weights(tmp_path / "saved")
     assert torch.equal(scores(two), scores(one))
 
 
 def test_two_towers_do_not_go_with_texts_read_as_one(tokenizer: TextTokenizer) -> None:
-    with pytest.raises(TwofoldError, match="separate: the decoder 'cross' reads both sides as one text"):
-        small_ranker(tokenizer, encoder("rnn"), decoder("cross"), separate=True)
+    with pytest.raises(TwofoldError, match="two_towers: the decoder 'cross' reads both sides as one text"):
+        small_ranker(tokenizer, encoder("rnn"), decoder("cross"), two_towers=True)
 
 
 def test_codes_that_are_not_there_are_masked(tokenizer: TextTokenizer) -> None:
     ranker = small_ranker(tokenizer, encoder("rnn"), decoder("poly", code_kind="first", codes=30))
     contexts = ranker.embed_contexts(CONTEXTS)
-    lengths = [len(ids) + 1 for ids in ranker.contexts.encode_texts(CONTEXTS).ids]
+    lengths = [len(ids) + 1 for ids in ranker.contexts.text.encode_texts(CONTEXTS).ids]
     assert contexts.mask is not None
     assert contexts.mask.sum(1).tolist() == lengths

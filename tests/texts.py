@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 
-from tests.conftest import write_jsonl
-from twofold.config import DecoderPart, EncoderPart
+from tests.conftest import output_of, write_jsonl
+from twofold.config import structure
 from twofold.data.tokenizer import TextTokenizer
-from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
+from twofold.inputs import InputConfig
+from twofold.model import Model, ModelConfig, Task
 
 P = TypeVar("P")
 
@@ -80,11 +83,21 @@ def rows_of(make: Make, rows: int, seed: int) -> list[Row]:
     return [make(draw) for _ in range(rows)]
 
 
-def recipe(rows: str | Path, /, data: dict[str, Any], writes: dict[str, Any], **train: Any) -> dict[str, Any]:
-    """A recipe, as plain values, of a small Transformer that trains in a second or two."""
+DATA = ("dev", "held_out", "held_out_share", "rows", "skip")
+"""Settings of the section `data`."""
+
+
+def recipe(rows: str | Path, /, given: dict[str, Any], writes: dict[str, Any], **train: Any) -> dict[str, Any]:
+    """A recipe, as plain values, of a small Transformer that trains in a second or two.
+
+    given: settings of the recipe, and of its section `data`
+    """
+    section = {name: value for name, value in given.items() if name in DATA}
+    rest = {name: value for name, value in given.items() if name not in (*DATA, "input")}
     return {
-        "data": {"train": str(rows), "max_source": 24, **data},
-        "tokenizer": {"size": 80},
+        "data": {"train": str(rows), **section},
+        "input": {"max_tokens": 24, "tokenizer": {"size": 80}, **given.get("input", {})},
+        **rest,
         "encoder": dict(READS),
         **({"decoder": writes} if "kind" in writes else {"decoders": writes}),
         "train": {"batch_rows": 16, "learning_rate": 1e-2, "warmup": 10, "log_every": 1, "device": "cpu", **train},
@@ -98,16 +111,19 @@ def write(folder: Path, make: Make, rows: int = 200, seed: int = 1, name: str = 
 
 
 def small_reader(
-    tokenizer: TextTokenizer, reads: EncoderPart, writes: DecoderPart, target: str | tuple[str, ...], **settings: Any
+    tokenizer: TextTokenizer,
+    reads: EncoderConfig,
+    writes: DecoderConfig,
+    output: Mapping[str, Any] | None = None,
+    input: Mapping[str, Any] | None = None,
 ) -> Model:
-    """A model with random weights, far from each other, that reads `text` and writes `target`."""
+    """A model with random weights, far from each other, that reads `text`; `output` has its kind and settings."""
     torch.manual_seed(0)
-    config = ModelConfig(
-        encoder=reads,
-        decoders={"main": DecoderSlot(writes, target)},
-        **{"source": "text", "max_source": 30, "max_target": 30, "frame": True, **settings},
-    )
-    model = Model(config, {"source": tokenizer})
+    kind = (output or {}).get("kind", writes.output)
+    task = Task(writes, output_of(kind, **{name: value for name, value in (output or {}).items() if name != "kind"}))
+    given = {"kind": task.output.input or "text", "column": "text", "max_tokens": 30, **(input or {})}
+    config = ModelConfig(structure(given, InputConfig), reads, {"main": task})
+    model = Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
     with torch.no_grad():
         for value in model.decoders.parameters():
             value.add_(torch.randn_like(value), alpha=0.3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twofold.data.candidates import Texts
 from twofold.data.files import Row, Where, read_rows
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # its kernels take a while to import
     from twofold.index import Index
 
 
-def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Any:
+def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Model:
     """The model in a training folder or in its `model/`, ready to use: a `Model`, or a `Ranker`.
 
     `default`, `default-multilingual`, and the folder or hub id of a backbone are rankers that need no training.
@@ -38,7 +38,7 @@ def load_ranker(model: str | Path, device: str = "auto", allow_code: bool = Fals
 
 
 def evaluate(
-    model: Model | Ranker | str | Path,
+    model: Model | str | Path,
     data: Where | Path | Sequence[Example | str | Path],
     options: GenerateOptions | None = None,
     decoder: str | None = None,
@@ -51,11 +51,11 @@ def evaluate(
     images: the folder or zip archive of the images that a table names; the table's own folder unless given
     For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
     """
-    judged: Model | Ranker = load(model) if isinstance(model, (str, Path)) else model
+    judged: Model = load(model) if isinstance(model, (str, Path)) else model
 
     def read(where: Where | Path) -> Iterator[Row]:
         where = str(where) if isinstance(where, Path) else where
-        return judged.read(where, images) if isinstance(judged, Model) else read_rows(where)
+        return read_rows(where) if isinstance(judged, Ranker) else judged.read(where, images)
 
     if isinstance(data, (str, Path, Mapping)):
         rows = list(read(data))
@@ -67,7 +67,7 @@ def evaluate(
             rows += read(one) if isinstance(one, (str, Path)) else [Row(f"example {number}", one)]
     if isinstance(judged, Ranker):
         warn_of_unread_rows(judged.reader, rows)
-    return evaluate_rows(judged, rows, options, decoder, None, progress, **ranking)
+    return evaluate_rows(judged, rows, options, decoder, None, progress, (), **ranking)
 
 
 def build_index(

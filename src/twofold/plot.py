@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import io
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +16,10 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from twofold import storage
-from twofold.data.images import as_image
 from twofold.errors import TwofoldError
 from twofold.model import Model
-from twofold.model.model import Looked
-from twofold.results import Mask, Prediction
+from twofold.outputs import Output
+from twofold.results import AttentionMap, Mask, Prediction
 
 DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")
@@ -42,26 +40,38 @@ def draw(
 ) -> None:
     """Of several images, or of one where nothing was looked at or painted, all with what was made of them; else
     where the decoder looked at the first input as it wrote, or the mask that it painted over it."""
-    prediction = predictions[0]
-    shows = isinstance(prediction.output, Mask) or model.decoder(decoder).attends
-    if model.config.image and (len(predictions) > 1 or not shows):
-        draw_sheet(predictions[:SHEET], path)
-        return
-    if isinstance(prediction.output, Mask):
-        draw_mask(_image(prediction.input), prediction.output, path)
-        return
-    # Its text, tokenized anew, may have other tokens than were generated.
-    written = prediction.output if prediction.tokens is None else prediction.tokens
-    looked = model.attention(prediction.input, written, decoder, prefix)
-    if looked.weights.ndim == 3:
-        assert model.config.image is not None
-        image = _image(prediction.input)
-        draw_glances(image, looked, path, model.config.image.box((image.height, image.width)))
+    prediction, output = predictions[0], model.outputs[model.decoder_name(decoder)]
+    image, mask = model.input.image(prediction.input), output.mask(prediction.output)
+    if image is not None and (len(predictions) > 1 or (mask is None and not model.decoder(decoder).attends)):
+        draw_sheet([_answered(model, output, one) for one in predictions[:SHEET]], path)
+    elif image is not None and mask is not None:
+        draw_mask(image, mask, path)
     else:
-        draw_attention(looked, path)
+        # Its text, tokenized anew, may have other tokens than were generated.
+        written = prediction.output if prediction.tokens is None else prediction.tokens
+        looked = model.attention(prediction.input, written, decoder, prefix)
+        if image is None:
+            draw_attention(looked, path)
+        else:
+            draw_glances(image, looked, path, model.input.box((image.height, image.width)))
 
 
-def draw_attention(looked: Looked, path: Path) -> None:
+@dataclass(frozen=True)
+class Answered:
+    """An image, and what a model made of it."""
+
+    image: Image
+    caption: str
+    mask: Mask | None = None
+
+
+def _answered(model: Model, output: Output[Any], prediction: Prediction) -> Answered:
+    image, mask = model.input.image(prediction.input), output.mask(prediction.output)
+    assert image is not None
+    return Answered(_reduced(image), "" if mask else output.caption(prediction.output), mask)
+
+
+def draw_attention(looked: AttentionMap, path: Path) -> None:
     """Which pieces of a text were looked at as each piece was written."""
     source, written = looked.source, looked.written
     with _figure(path, [*source, *written], (1.5 + 0.45 * len(source), 1.5 + 0.35 * len(written))) as canvas:
@@ -72,7 +82,7 @@ def draw_attention(looked: Looked, path: Path) -> None:
         axes.set_yticks(range(len(written)), canvas.shown(written))
 
 
-def draw_glances(image: Image, looked: Looked, path: Path, box: tuple[float, float, float, float]) -> None:
+def draw_glances(image: Image, looked: AttentionMap, path: Path, box: tuple[float, float, float, float]) -> None:
     """The image once for each word that was written, bright where it was looked at; `box` is what was read of it."""
     left, upper, right, lower = box
     words, glances = _by_word(looked)
@@ -104,34 +114,28 @@ def draw_mask(image: Image, mask: Mask, path: Path) -> None:
         canvas.name_classes(names, mask.names)
 
 
-def draw_sheet(predictions: Sequence[Prediction], path: Path) -> None:
+def draw_sheet(answered: Sequence[Answered], path: Path) -> None:
     """Images beside each other: their masks over them, or what was written under them."""
-    images = [_reduced(_image(one.input)) for one in predictions]
-    masks = [one.output for one in predictions if isinstance(one.output, Mask)]
-    texts = [_written(one.output) for one in predictions if not isinstance(one.output, Mask)]
+    masks = [one.mask for one in answered if one.mask is not None]
+    texts = [textwrap.fill(one.caption, 30) or "(nothing)" for one in answered if one.mask is None]
     names = _found(masks)
-    columns = min(5, len(images))
-    lines = -(-len(images) // columns)
-    high = 2.4 * max(map(_shape, images)) + 0.16 * max((2 + text.count("\n") for text in texts), default=0)
+    columns = min(5, len(answered))
+    lines = -(-len(answered) // columns)
+    high = 2.4 * max(_shape(one.image) for one in answered)
+    high += 0.16 * max((2 + text.count("\n") for text in texts), default=0)
     wide = 2.4 * columns
     with _figure(path, [*names, *texts], (wide, high * lines + _room(names, wide))) as canvas:
         places = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
         for axes in places:
             axes.axis("off")
-        for axes, image in zip(places, images, strict=False):
-            axes.imshow(image)
+        for axes, one in zip(places, answered, strict=False):
+            axes.imshow(one.image)
         for axes, mask in zip(places, masks, strict=False):
             _paint(axes, mask)
         for axes, text in zip(places, canvas.shown(texts), strict=False):
             axes.set_title(text, fontsize=8, y=0, pad=-4, va="top")
         if masks:
             canvas.name_classes(names, masks[0].names)
-
-
-def _written(output: Any) -> str:
-    """A caption, a label, labels or a number, in lines that fit under an image."""
-    text = ", ".join(output) if isinstance(output, (list, tuple)) else str(output)
-    return textwrap.fill(text, 30) or "(nothing)"
 
 
 def _paint(axes: Any, mask: Mask) -> None:
@@ -162,29 +166,6 @@ def _hues(names: Sequence[str]) -> Any:
     count = len(names)
     shades = [*range(0, 20, 2), *range(1, 20, 2)]  # strong colors first: a pale one looks like its neighbour
     return colormaps["tab20"](shades[:count]) if count <= 20 else colormaps["gist_ncar"](np.linspace(0, 1, count))
-
-
-def mask_paths(inputs: Sequence[Any], folder: Path) -> list[Path]:
-    """Where the masks of some images go: under their names, as .png; none may stand in the way of another file."""
-    paths = [folder / f"{Path(str(one)).stem}.png" for one in inputs]
-    images = {Path(str(one)).resolve() for one in inputs}
-    seen: set[Path] = set()
-    for path in paths:
-        if path in seen:
-            raise TwofoldError(f"--masks: two images are called {path.stem}; give them apart")
-        if path.resolve() in images:
-            raise TwofoldError(f"--masks: {path} is one of the images; give another folder")
-        seen.add(path)
-    return paths
-
-
-def write_mask(mask: Mask, first: int, path: Path) -> None:
-    """A mask as a .png of class numbers, of which `first` is the first."""
-    from PIL import Image as Pillow
-
-    content = io.BytesIO()
-    Pillow.fromarray(mask.pixels + np.uint8(first)).save(content, "png")
-    storage.write_bytes(path, content.getvalue())
 
 
 @dataclass(frozen=True)
@@ -237,7 +218,7 @@ def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iter
                 aside.unlink(missing_ok=True)
 
 
-def _by_word(looked: Looked) -> tuple[list[str], list[NDArray[np.float32]]]:
+def _by_word(looked: AttentionMap) -> tuple[list[str], list[NDArray[np.float32]]]:
     """The words of what was written, the end left out, each with the mean of where its pieces looked."""
     words: list[str] = []
     glances: list[list[NDArray[np.float32]]] = []
@@ -265,10 +246,6 @@ def _step(height: int, width: int) -> int:
 def _reduced(image: Image) -> Image:
     step = _step(image.height, image.width)
     return image if step == 1 else image.reduce(step)
-
-
-def _image(given: Any) -> Image:
-    return as_image(given, "image").image()
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:

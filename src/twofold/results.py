@@ -23,14 +23,14 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Written:
+class Hypotheses:
     """What a text decoder made of one row, best hypothesis first."""
 
     hypotheses: tuple[Hypothesis, ...]
 
 
 @dataclass(frozen=True)
-class Painted:
+class PixelClasses:
     """What a decoder made of one image: a class for each pixel."""
 
     pixels: NDArray[np.uint8]
@@ -40,14 +40,14 @@ class Painted:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class Scores:
     """What a decoder made of one row: the probability of each label, or a single number."""
 
     values: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TagNumbers:
     """What a decoder made of one sentence: the number of each word's tag."""
 
     tags: tuple[int, ...]
@@ -56,7 +56,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class Arcs:
     """What a decoder made of one sentence: each word's head, counted from 1, and the number of its relation."""
 
     heads: tuple[int, ...]
@@ -99,6 +99,8 @@ class Mask:
     """(height, width) of class numbers."""
     names: tuple[str, ...]
     """What the classes are called."""
+    first: int = 0
+    """The number of the first class in files of masks."""
 
     def shares(self) -> dict[str, float]:
         """For each class that occurs the share of the pixels that belong to it, largest first."""
@@ -122,6 +124,18 @@ class Prediction:
     log-probability / length^penalty."""
     tokens: tuple[int, ...] | None = field(default=None, repr=False)
     """Of a text that was generated, the tokens of it, without the end symbol and without what it was begun with."""
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Where a decoder looked as it wrote."""
+
+    source: list[str]
+    """Pieces of text; none where an image was looked at."""
+    written: list[str]
+    """Pieces of text; the last one is the end symbol."""
+    weights: NDArray[np.float32]
+    """(written, source), each row adding up to one; of an image (written, rows, columns)."""
 
 
 @dataclass(frozen=True)
@@ -159,3 +173,11 @@ class Hits(Sequence[Hit]):
 
     def __repr__(self) -> str:
         return f"Hits({list(self._hits)}, exact={self.exact})"
+
+
+class TokenScores:
+    """What a decoder makes of a text that it is pre-trained on: a score for each token of the vocabulary."""
+
+
+class CandidateScores:
+    """What a ranking decoder makes of a context and its candidates: a score for each of them."""

@@ -1,4 +1,4 @@
-"""What passes between the parts: batches, hidden states, losses and predictions."""
+"""What passes between the packages: batches, hidden states, targets and losses."""
 
 from __future__ import annotations
 
@@ -6,17 +6,43 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 Example = Mapping[str, Any]
 """One row of a data file: column or key names to values."""
+Read = TypeVar("Read", bound="InputBatch")
+
+
+class Movable:
+    """A dataclass of tensors that lie on one device."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on another device."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        movable = {name: value for name, value in values.items() if isinstance(value, Tensor | Movable)}
+        return type(self)(**{**values, **{name: value.to(device) for name, value in movable.items()}})
+
+
+class InputBatch(Movable):
+    """What an input type gives an encoder, as tensors; each type has a frozen dataclass of its own."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        """How many real tokens are read; none where nothing of it is text."""
+        return 0
+
+    def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
+        """What an encoder makes of the batch in which this is the first input."""
+        return encoder(batch)
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Movable):
     """What one decoder must write: texts padded to the longest, or classes, or numbers."""
 
     tokens: Tensor
@@ -27,71 +53,50 @@ class Target:
     rows: Tensor | None = None
     """(rows,): to which row of the batch each belongs, where one input has several targets."""
 
-    def to(self, device: torch.device) -> Target:
-        """The same target on another device."""
-        rows = None if self.rows is None else self.rows.to(device)
-        return Target(self.tokens.to(device), self.mask.to(device), rows)
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Rows that are read in overlapping windows, because some are longer than a model may read at once."""
-
-    rows: Tensor
-    """(windows,): the row of the batch that each window is of."""
-    places: Tensor
-    """(windows, positions): which tokens of its row a window reads."""
-    mask: Tensor
-    """(windows, positions), true where real."""
-    window: Tensor
-    """(rows, tokens): the window that the state of each token comes from."""
-    position: Tensor
-    """(rows, tokens): and the position in that window."""
-
-    def to(self, device: torch.device) -> Windows:
-        """The same windows on another device."""
-        return Windows(*(getattr(self, one.name).to(device) for one in dataclasses.fields(self)))
-
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows as tensors; every row has at least one real position, or an image."""
+    """Some rows as tensors."""
 
-    tokens: Tensor
-    """(rows, positions) of token ids; beside an image, the text that is read with it, which may have no position."""
-    mask: Tensor
-    """(rows, positions), true where real."""
+    inputs: Mapping[str, InputBatch]
+    """What is read, by name; the first one is what the model is asked about."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """For each decoder, by its name, what it must write; empty when there is nothing to learn from."""
     progress: float = 0.0
     """How much of the training is done, from 0 to 1, for schedules inside a part."""
-    segments: Tensor | None = None
-    """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
-    pixels: Tensor | None = None
-    """(rows, 3, height, width), all images of one size, normalized."""
-    words: Tensor | None = None
-    """(rows, words): where the first piece of each word stands; -1 where there is no word."""
-    second: Batch | None = None
-    """Of pairs whose texts are read each by itself, the second ones; the first are this batch's own."""
-    windows: Windows | None = None
-    """Where some row is longer than a model may read at once, the windows in which all rows are read."""
 
     def __len__(self) -> int:
-        return self.tokens.shape[0]
+        return len(self.first)
 
-    def to(self, device: torch.device) -> Self:
+    @property
+    def first(self) -> InputBatch:
+        """What the model is asked about."""
+        return next(iter(self.inputs.values()))
+
+    def read(self, kind: type[Read]) -> Read:
+        """The input of a type; the model has checked that it is there."""
+        read = self.find(kind)
+        if read is None:
+            raise ValueError(f"this batch holds no {kind.__name__}")
+        return read
+
+    def find(self, kind: type[Read]) -> Read | None:
+        """The input of a type, if there is one."""
+        return next((read for read in self.inputs.values() if isinstance(read, kind)), None)
+
+    def with_input(self, name: str, read: InputBatch) -> Batch:
+        """The same with one input added, or in the place of the one of that name."""
+        return dataclasses.replace(self, inputs={**self.inputs, name: read})
+
+    def with_target(self, name: str, target: Target) -> Batch:
+        """The same with what one decoder must write."""
+        return dataclasses.replace(self, targets={**self.targets, name: target})
+
+    def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
-        names = ("tokens", "mask", "segments", "pixels", "words", "second", "windows")
-        found = {name: getattr(self, name) for name in names}
-        moved = {name: value.to(device) for name, value in found.items() if value is not None}
+        inputs = {name: read.to(device) for name, read in self.inputs.items()}
         targets = {name: target.to(device) for name, target in self.targets.items()}
-        return dataclasses.replace(self, targets=targets, **moved)
-
-    def image(self) -> Tensor:
-        """The pixels, which an image's encoder needs."""
-        if self.pixels is None:
-            raise ValueError("this batch holds no images")
-        return self.pixels
+        return Batch(inputs, targets, self.progress)
 
 
 @dataclass(frozen=True)
@@ -140,17 +145,13 @@ class Hidden:
 
     def select(self, rows: Tensor) -> Hidden:
         """The given rows, in the given order."""
-        return Hidden(
-            mask=self.mask.index_select(0, rows),
-            states=None if self.states is None else self.states.index_select(0, rows),
-            summary=None if self.summary is None else self.summary.index_select(0, rows),
-            maps=None if self.maps is None else tuple(one.index_select(0, rows) for one in self.maps),
-            size=self.size,
-            grid=self.grid,
-            words=None if self.words is None else self.words.index_select(0, rows),
-            segments=None if self.segments is None else self.segments.index_select(0, rows),
-            finish=self.finish,
-        )
+
+        def chosen(value: Any) -> Any:
+            if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+                return tuple(one.index_select(0, rows) for one in value)
+            return value.index_select(0, rows) if isinstance(value, Tensor) else value
+
+        return Hidden(**{one.name: chosen(getattr(self, one.name)) for one in dataclasses.fields(self)})
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,8 @@ class Classes:
     """What a part must know about the classes it tells apart."""
 
     names: tuple[str, ...]
+    several: bool = False
+    """Whether any number of them may be right at once."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -224,6 +227,10 @@ class Numbers:
 
     mean: float
     deviation: float
+
+
+OutputSpec = Vocabulary | Classes | Numbers
+"""What a decoder must know about what it writes."""
 
 
 @dataclass(frozen=True)
@@ -246,20 +253,20 @@ class Encoder(nn.Module):
 
     def table(self) -> nn.Parameter | None:
         """The vectors of its tokens, (tokens, width), where it has such a table."""
-        found: Any = getattr(self, "embedding", None)
-        weight: nn.Parameter | None = getattr(found, "weight", None)
+        embedding: Any = getattr(self, "embedding", None)
+        weight: nn.Parameter | None = getattr(embedding, "weight", None)
         return weight
 
     def levels(self) -> list[list[nn.Parameter]]:
         """Its parameters from the lowest level, what stands before the layers, to the top layer and what follows."""
-        stacks = {f"{name}.": len(one) for name, one in self.named_modules() if isinstance(one, nn.ModuleList)}
+        stacks = {f"{name}.": len(stack) for name, stack in self.named_modules() if isinstance(stack, nn.ModuleList)}
         layers = max(stacks.values(), default=0)
         # Two directions are two stacks side by side; of one inside another the outer comes first.
         highest = [prefix for prefix, length in stacks.items() if length == layers]
         levels: list[list[nn.Parameter]] = [[] for _ in range(layers + 1)]
         reached = 0
         for name, parameter in self.named_parameters():
-            prefix = next((one for one in highest if name.startswith(one)), None)
+            prefix = next((start for start in highest if name.startswith(start)), None)
             if prefix is not None:
                 reached = int(name.removeprefix(prefix).split(".")[0]) + 1
             elif reached:
@@ -271,8 +278,6 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """g : H → Y. Learns from a target and predicts without one."""
 
-    metrics: Sequence[str] = ()
-    """The metric families, files of `twofold.metrics`, that judge this decoder's predictions."""
     attends: ClassVar[bool] = False
     """Whether it can show which positions of the source it looked at."""
 
@@ -280,7 +285,7 @@ class Decoder(nn.Module):
         """Take up the encoder's table of token vectors, where this decoder has a use for it."""
 
     def count(self, target: Target) -> int:
-        """What the sum of the loss over this target will be divided by, known before it is computed."""
+        """What the sum of the loss over this target will be divided by, known beforehand; weights belong in the sum."""
         raise NotImplementedError
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
@@ -288,89 +293,5 @@ class Decoder(nn.Module):
         raise NotImplementedError
 
     def predict(self, hidden: Hidden, options: Any) -> Sequence[Any]:
-        """One result a row."""
+        """One result a row, of the class that its settings say it writes."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Contexts:
-    """Contexts as a ranker keeps them: one vector each, or several that a candidate attends over."""
-
-    vectors: Tensor
-    """(contexts, codes, width)"""
-    mask: Tensor | None = None
-    """(contexts, codes), true where a code is there; all are where there is none."""
-
-    def __len__(self) -> int:
-        return self.vectors.shape[0]
-
-    def rows(self, start: int, stop: int) -> Contexts:
-        """Some of them."""
-        return Contexts(self.vectors[start:stop], None if self.mask is None else self.mask[start:stop])
-
-
-class RankingHead(Decoder):
-    """g of a ranker: sees what was read of contexts and candidates, and scores them."""
-
-    metrics: Sequence[str] = ("ranking",)
-    compares: bool = False
-    """Whether, where the two are read as one text, each is read alone as well, and `score` is added to `joint`."""
-
-    def context(self, hidden: Hidden) -> Contexts:
-        """What is kept of each context."""
-        raise NotImplementedError
-
-    def candidate(self, hidden: Hidden) -> Tensor:
-        """What is kept of each candidate: (candidates, width)."""
-        raise NotImplementedError
-
-    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        """(contexts, candidates)"""
-        raise NotImplementedError
-
-    def stored(self, candidates: Tensor) -> Tensor:
-        """What an index stores of candidates: vectors whose dot products with those of `ceiling` bound their scores."""
-        return candidates
-
-    def stored_score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        """The same as `score`, of candidates as an index stores them."""
-        return self.score(contexts, candidates)
-
-    def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        """For each context and the candidate of the same row the vector that the candidate is compared with."""
-        raise NotImplementedError
-
-    def ceiling(self, contexts: Contexts) -> Tensor:
-        """Vectors that bound one context's scores: (groups, vectors, width).
-
-        No candidate scores more than the sum, over the groups, of its largest dot product with a vector in the group.
-        """
-        raise NotImplementedError
-
-    def joint(self, hidden: Hidden) -> Tensor:
-        """The score of each context and candidate where the two are read as one text: (rows,)."""
-        raise NotImplementedError
-
-
-class EncoderConfig(Protocol):
-    """The settings of an encoder; they know what it will give, and build it."""
-
-    def spec(self) -> HiddenSpec: ...
-
-    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> Encoder: ...
-
-    def settled(self) -> Self: ...
-
-    def own_tokenizer(self) -> Any: ...
-
-    def fill(self, encoder: Encoder, anyway: bool = False) -> None: ...
-
-
-class DecoderConfig(Protocol):
-    """The settings of a decoder; they know what it needs, and build it."""
-
-    def needs(self) -> frozenset[str]: ...
-
-    def build(self, spec: HiddenSpec, output: Any, /) -> Decoder:
-        """The decoder for what an encoder gives; `output` is the `Vocabulary` or the `Classes` it writes."""
-        ...

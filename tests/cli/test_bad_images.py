@@ -24,6 +24,7 @@ from tests.images import (
     write_shapes,
     write_zip,
 )
+from twofold.recipe.build import training_rows
 
 ROWS = 4
 Change = Callable[[dict[str, bytes]], dict[str, bytes]]
@@ -66,7 +67,7 @@ def warned(text: str) -> list[str]:
 def skipping(tmp_path: Path) -> Path:
     """A model whose recipe leaves out what is bad."""
     folder = write_files(tmp_path / "good", squares_files(ROWS))
-    recipe = segmenting(folder, data={"view": {"broken": "skip"}})
+    recipe = segmenting(folder, input={"broken": "skip"})
     result = run("train", write_recipe(tmp_path / "good.yaml", recipe), "--out", tmp_path / "model")
     assert result.exit_code == 0
     assert warned(result.stderr) == []
@@ -95,7 +96,7 @@ def test_a_row_that_cannot_be_used_is_refused_or_left_out(
     recipe = write_recipe(tmp_path / "recipe.yaml", segmenting(folder))
     before = tree(tmp_path)
     assert refusal("train", recipe, "--out", tmp_path / "run").startswith(f"{folder}/{said}")
-    result = run("train", recipe, "data.view.broken=skip", "--out", tmp_path / "run")
+    result = run("train", recipe, "input.broken=skip", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     *named, counted = warned(result.stderr)
     assert counted == f"{folder}: 1 of {ROWS} rows cannot be used: images/001.png"
@@ -126,7 +127,7 @@ def test_an_entry_that_points_outside_is_refused_or_left_out(tmp_path: Path, nam
     recipe = write_recipe(tmp_path / "recipe.yaml", segmenting(archive))
     said = refusal("train", recipe, "--out", tmp_path / "run")
     assert said.startswith(str(archive))
-    result = run("train", recipe, "data.view.broken=skip", "--out", tmp_path / "run")
+    result = run("train", recipe, "input.broken=skip", "--out", tmp_path / "run")
     assert result.exit_code == 0
     assert warned(result.stderr)[-1] == f"{archive}: 1 of {ROWS + 1} rows cannot be used: {name}"
     assert not any(path.name.endswith("escaped.png") for path in tmp_path.parent.rglob("*"))
@@ -158,13 +159,13 @@ def test_a_line_that_cannot_be_used_is_refused_or_left_out(tmp_path: Path, line:
     (tmp_path / "p/folder.png").mkdir()
     recipe = write_recipe(tmp_path / "recipe.yaml", captioning(table))
     assert BAD_LINES[line] in refusal("train", recipe, "--out", tmp_path / "run")
-    result = run("train", recipe, "data.view.broken=skip", "--out", tmp_path / "run")
+    result = run("train", recipe, "input.broken=skip", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     named, counted = warned(result.stderr)
     assert BAD_LINES[line] in named
     assert counted.startswith(f"{table}: 1 of {ROWS} rows cannot be used: ")
     # What was looked through before is named again.
-    again = run("train", recipe, "data.view.broken=skip", "--out", tmp_path / "again")
+    again = run("train", recipe, "input.broken=skip", "--out", tmp_path / "again")
     assert warned(again.stderr) == [counted]
     assert logged(tmp_path / "run")["rows"] == ROWS - 1
     result = run("evaluate", tmp_path / "run", table, "--json")
@@ -177,15 +178,15 @@ def test_a_line_that_cannot_be_used_is_refused_or_left_out(tmp_path: Path, line:
     ("change", "said"),
     [
         (
-            "data.target=[caption, capton]",
-            "rows.tsv:2: no 'capton' here; this row has image, caption, other: name your column with data",
+            "output.column=[caption, capton]",
+            "rows.tsv:2: no 'capton' here; this row has image, caption, other: name your column with target=",
         ),
         (
-            "data.image=photo",
-            "rows.tsv:2: no 'photo' here; this row has image, caption, other: name your column with data.image",
+            "source=photo",
+            "rows.tsv:2: no 'photo' here; this row has image, caption, other: name your column with source=",
         ),
         ("data.held_out=4", "data.held_out=4: there are only 4 rows; lower it"),
-        ("data.images=nowhere", "nowhere: no such folder or zip archive"),
+        ("input.folder=nowhere", "nowhere: no such folder or zip archive"),
         ("data.dev=none.tsv", "none.tsv: cannot be read"),
         ("data.train=nowhere/rows.tsv", "nowhere: no such folder or zip archive"),
     ],
@@ -199,8 +200,8 @@ def test_a_recipe_that_names_what_is_not_there_is_one_line(tmp_path: Path, chang
 @pytest.mark.filterwarnings("always:.*(left out|cannot be used):UserWarning")
 def test_a_training_that_is_left_with_no_row_ends_with_that(tmp_path: Path) -> None:
     table = write_shapes(tmp_path / "p", ROWS)
-    recipe = write_recipe(tmp_path / "recipe.yaml", captioning(table, data={"target": ["capton"]}))
-    result = run("train", recipe, "data.view.broken=skip", "--out", tmp_path / "run")
+    recipe = write_recipe(tmp_path / "recipe.yaml", captioning(table, output={"column": ["capton"]}))
+    result = run("train", recipe, "input.broken=skip", "--out", tmp_path / "run")
     assert result.exit_code == 1
     *named, last = result.stderr.splitlines()
     assert last == f"error: {table}: no row can be used"
@@ -210,7 +211,7 @@ def test_a_training_that_is_left_with_no_row_ends_with_that(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("always:.*(left out|cannot be used):UserWarning")
 def test_nothing_is_judged_by_images_that_all_are_left_out(tmp_path: Path, skipping: Path) -> None:
     bad = write_files(tmp_path / "bad", {"images/000.png": b"no image"})
-    recipe = segmenting(tmp_path / "good", data={"view": {"broken": "skip"}, "dev": str(bad)})
+    recipe = segmenting(tmp_path / "good", input={"broken": "skip"}, data={"dev": str(bad)})
     result = run("train", write_recipe(tmp_path / "recipe.yaml", recipe), "--out", tmp_path / "run")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, f"error: {bad}: no row can be used")
     result = run("predict", skipping, bad / "images/000.png")
@@ -220,7 +221,7 @@ def test_nothing_is_judged_by_images_that_all_are_left_out(tmp_path: Path, skipp
 def test_an_archive_that_is_none_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "p.zip").write_bytes(b"no archive")
     recipe = write_recipe(tmp_path / "recipe.yaml", segmenting(tmp_path / "p.zip/train"))
-    for change in ("data.view.broken=refuse", "data.view.broken=skip"):
+    for change in ("input.broken=refuse", "input.broken=skip"):
         said = refusal("train", recipe, change, "--out", tmp_path / "run")
         assert said.startswith(f"{tmp_path / 'p.zip'}: not a zip archive that can be read")
 
@@ -235,21 +236,18 @@ def test_a_caption_that_holds_half_a_character_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_image_that_vanishes_while_training_ends_it_with_its_name(
+def test_an_image_that_vanishes_while_training_ends_it_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from twofold.recipe import images
-
     folder = write_files(tmp_path / "p", squares_files(ROWS))
     recipe = write_recipe(tmp_path / "recipe.yaml", segmenting(folder, train={"batch_rows": 1}))
-    rows = images.ImageRecipe.rows
 
     def removing(*given: Any) -> Any:
         (folder / "images/002.png").unlink(missing_ok=True)
-        return rows(*given)
+        return training_rows(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(images.ImageRecipe, "rows", removing)
+        patch.setattr("twofold.recipe.training.training_rows", removing)
         said = refusal("train", recipe, "train.epochs=1", "train.max_steps=null", "--out", tmp_path / "run")
     assert said.startswith(f"{folder / 'images/002.png'}: cannot be read (No such file or directory)")
 

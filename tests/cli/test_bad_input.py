@@ -112,13 +112,17 @@ def test_rows_that_are_too_long_are_cut_and_counted_or_refused_as_the_recipe_say
     out = tmp_path / "out"
     result = CliRunner().invoke(main, ["train", str(recipe), "--out", str(out)])
     assert result.exit_code == 0, result.stderr
-    for column in ("source", "target"):
-        assert f"warning: 1 of 42 rows: '{column}' is longer than data.max_{column} and was cut\n" in result.stderr
+    for column, setting in {"source": "input.max_tokens", "target": "output.max_tokens"}.items():
+        assert f"warning: 1 of 42 rows: '{column}' is longer than {setting} and was cut\n" in result.stderr
     first = json.loads((out / "log.jsonl").read_text().splitlines()[0])
-    assert first["cut"] == {"source": 1, "main": 1}
-    said = refusal("train", recipe, "data.too_long=refuse", "--out", tmp_path / "other", keeps=out)
+    assert first["cut"] == {"input": 1, "main": 1}
+    said = refusal("train", recipe, "input.too_long=refuse", "--out", tmp_path / "other", keeps=out)
     assert said.startswith(f"{tmp_path / 'rows.jsonl'}:{len(ROWS) + 1}: 'source' has ")
     assert "the limit is 30" in said
+    assert "raise input.max_tokens, or set input.too_long=cut" in said
+    said = refusal("train", recipe, "output.too_long=refuse", "--out", tmp_path / "third", keeps=out)
+    assert said.startswith(f"{tmp_path / 'rows.jsonl'}:{len(ROWS) + 2}: 'target' has ")
+    assert "raise output.max_tokens, or set output.too_long=cut" in said
 
 
 @pytest.mark.parametrize(
@@ -144,9 +148,9 @@ def test_rows_that_are_too_long_are_cut_and_counted_or_refused_as_the_recipe_say
         (["encoder.width=1000000000"], "recipe.encoder: width must be at most 1,048,576, not 1000000000"),
         (["encoder.width=1000000"], "the model does not fit into memory; lower its width or its number of layers"),
         (["encoder.layers=1000000"], "recipe.encoder: layers must be at most 1,000, not 1000000"),
-        (["tokenizer.size=1000000000"], "recipe.tokenizer: size must be at most 4,000,000, not 1000000000"),
+        (["input.tokenizer.size=1000000000"], "recipe.input.tokenizer: size must be at most 4,000,000, not 1000000000"),
         (["generate.beam=1000000000"], "recipe.generate: beam must be at most 1,000, not 1000000000"),
-        (["data.max_source=1000000000"], "recipe.data: max_source must be at most 1,000,000, not 1000000000"),
+        (["input.max_tokens=1000000000"], "recipe.input: max_tokens must be at most 1,000,000, not 1000000000"),
         ([f"data.train={'[' * 50_000}"], ": not YAML (nested too deep)"),
     ],
 )
@@ -276,7 +280,7 @@ def test_a_damaged_checkpoint_is_named(trained: Path, copy: Path, name: str, dam
     assert refusal(*arguments, keeps=copy).startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize("name", ["log.jsonl", "recipe.yaml", "tokenizers/0.json"])
+@pytest.mark.parametrize("name", ["log.jsonl", "recipe.yaml", "tokenizers/input.json"])
 def test_another_damaged_file_of_a_training_is_named(trained: Path, copy: Path, name: str) -> None:
     (copy / name).write_text("garbage\n")
     arguments: list[str | Path] = ["train", trained / "recipe.yaml", "--out", copy, "--resume"]
@@ -302,7 +306,7 @@ main(sys.argv[2:])
 def test_a_full_disk_keeps_the_model_and_the_checkpoint(trained: Path, copy: Path) -> None:
     limit = 16_000
     before = tree(copy)
-    assert len(before[copy / "model" / "model.safetensors"]) > limit > len(before[copy / "tokenizers" / "0.json"])
+    assert len(before[copy / "model" / "model.safetensors"]) > limit > len(before[copy / "tokenizers" / "input.json"])
     arguments = ["train", str(trained / "recipe.yaml"), "train.max_steps=6", "--out", str(copy), "--resume"]
     ran = subprocess.run([sys.executable, "-c", FULL_DISK, str(limit), *arguments], capture_output=True, text=True)
     (line,) = ran.stderr.splitlines()

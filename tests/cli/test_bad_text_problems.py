@@ -101,19 +101,35 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["decoder.kind=tree"], "the decoder 'tree' needs two columns: target: [heads, relations]"),
-        (["data.target=[a, b]"], "but only an image's captions have many columns"),
-        (["data.source=[text, label, more]"], "one column, or two that are read as one text"),
-        (["data.target=stranger"], "target: stranger is for the decoder `label`"),
-        (["data.noise={mask: 0.3}"], "noise is for decoders that write texts"),
-        (["data.noise={mask: 3}"], "mask and delete must be at least 0 and below 1"),
-        (["data.strangers=0"], "strangers must be above 0 and below 1"),
-        (["data.max_source=1"], "data.max_source=1 leaves no room beside the 1 symbols around a text; at least 2"),
-        (["decoder.answers=some"], "recipe.decoder.answers: 'some' is not known"),
-        (["decoder=null", "decoders={x: {kind: label}}"], "the decoder 'label' needs a column to learn from: target"),
+        (["decoder.kind=tree"], "column ['label']: a tree has two columns: [heads, relations]"),
+        (["target=[a, b]"], "recipe.target: ['a', 'b'] is not a text; give one, not a list"),
+        (["source=[text, label, more]"], "give one column, or two that are read as a pair"),
+        (["target=null", "output.kind=next_utterance"], "recipe.input: column ['text']: a pair has two columns"),
+        (
+            ["target=null", "source=[text, label]", "decoder={kind: tokens}", "output.kind=next_utterance"],
+            "the decoder 'tokens' writes token scores, but the output 'next_utterance' takes scores",
+        ),
+        (["output.noise={mask: 0.3}"], "recipe.output has no 'noise'"),
+        (
+            ["decoder={kind: rnn}", "output.noise={mask: 3}"],
+            "recipe.output.noise: mask and delete must be at least 0 and below 1",
+        ),
+        (
+            ["target=null", "source=[text, label]", "output={kind: next_utterance, random: 0}"],
+            "recipe.output: random must be above 0 and below 1",
+        ),
+        (["input.max_tokens=1"], "input.max_tokens=1 leaves no room beside the 1 symbols around a text; at least 2"),
+        (["output.kind=some"], "recipe.output: there is no output 'some'; known are"),
+        (["decoder=null", "decoders={x: {kind: label}}"], "recipe.target: with `decoders`, each has its own"),
         (["train.best=f1", "data.held_out=3"], "train.best: no metric 'f1'"),
-        (["data.source=[text, label]", "data.apart=true"], "apart: nothing would tell the two texts from each other"),
-        (["decoder=null", "decoders={x: {kind: label, target: label, weight: -1}}"], "weight -1.0: must be above 0"),
+        (
+            ["source=[text, label]", "input.read=apart"],
+            "input.read: apart: nothing would tell the two texts from each other",
+        ),
+        (
+            ["decoder=null", "target=null", "decoders={x: {kind: label, target: label, weight: -1}}"],
+            "recipe.decoders.x: weight -1.0: must be above 0",
+        ),
         (["train.patience=2"], "train.patience needs rows to judge by: give data.dev or data.held_out"),
         (
             ["train.learning_rate_multipliers={encoder: 0, decoders: 0}"],

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests import made
 from tests.conftest import small_recipe, write_jsonl
 from twofold.cli import main
-from twofold.config import kinds
+from twofold.config import ROLES, kinds
 from twofold.recipe.file import recipe_names, to_yaml
 
 ROWS = made.numbers(60, seed=4)
@@ -59,7 +59,7 @@ def test_a_training_folder_holds_the_model_the_recipe_and_the_log(folder: Path) 
     names = {path.name for path in (folder / "run").iterdir()}
     assert {"model", "checkpoints", "recipe.yaml", "log.jsonl"} <= names
     log = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
-    assert log[0] == {"step": 0, "rows": 50, "validation_rows": 10, "cut": {"source": 0, "main": 0}}
+    assert log[0] == {"step": 0, "rows": 50, "validation_rows": 10, "cut": {"input": 0, "main": 0}}
     assert [line["step"] for line in log if "loss" in line] == [1, 2, 3, 4]
     assert any("dev_loss" in line for line in log)
 
@@ -177,13 +177,18 @@ def test_an_input_that_is_too_long_is_cut_with_a_warning_beside_the_answer(folde
 
 def test_list_names_what_comes_along() -> None:
     assert answer("list") == {
+        "inputs": kinds("inputs"),
+        "outputs": kinds("outputs"),
         "encoders": kinds("encoders"),
         "decoders": kinds("decoders"),
+        "losses": kinds("losses"),
+        "metrics": kinds("metrics"),
         "recipes": recipe_names(),
         "experiments": [],
     }
     shown = done("list")
-    assert all(name in shown for name in (*kinds("encoders"), *kinds("decoders"), *recipe_names()))
+    assert all(name in shown for role in ROLES for name in kinds(role))
+    assert all(name in shown for name in recipe_names())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -51,7 +51,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     recipes = {
         "paint": segmenting(folder / "squares.zip/train"),
         "say": captioning(table),
-        "go_on": captioning(table, "vit", "transformer", encoder={"prefix": True}, data={"prefix": 0.5}),
+        "go_on": captioning(table, "vit", "transformer", encoder={"prefix": True}, output={"prefix": 0.5}),
         "rnn": captioning(table, "convnet", "rnn"),
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -108,7 +108,7 @@ def test_masks_and_plots_are_written_where_they_are_wanted(trained: Path, tmp_pa
     assert tree(trained) == before
 
 
-def test_a_mask_never_takes_the_place_of_a_image(trained: Path, tmp_path: Path) -> None:
+def test_a_mask_never_takes_the_place_of_an_image(trained: Path, tmp_path: Path) -> None:
     write_files(tmp_path, {"a.png": encoded(squares(1)[0]), "b/a.png": encoded(squares(2)[0])})
     before = tree(tmp_path)
     said = refusal("predict", trained / "paint", tmp_path / "a.png", "--masks", tmp_path)
@@ -229,13 +229,13 @@ def test_what_cannot_be_predicted_is_one_line(
 
 
 @pytest.mark.parametrize("name", bad_files())
-def test_a_image_that_is_none_is_not_predicted(trained: Path, tmp_path: Path, name: str) -> None:
+def test_an_image_that_is_none_is_not_predicted(trained: Path, tmp_path: Path, name: str) -> None:
     write_files(tmp_path, {name: bad_files()[name]})
     for model in ("paint", "say"):
         assert refusal("predict", trained / model, tmp_path / name).startswith(f"{tmp_path / name}: ")
 
 
-def test_a_model_that_reads_texts_says_so_of_a_image(trained: Path, tmp_path: Path, tokenizer: TextTokenizer) -> None:
+def test_a_model_that_reads_texts_says_so_of_an_image(trained: Path, tmp_path: Path, tokenizer: TextTokenizer) -> None:
     small_model(tokenizer, encoder("rnn"), decoder("rnn")).save_pretrained(tmp_path / "text")
     small_ranker(tokenizer, encoder("transformer"), decoder("bi")).save_pretrained(tmp_path / "ranker")
     path = trained / "shapes/000.png"
@@ -253,19 +253,19 @@ def cut(path: Path) -> None:
 
 def without_classes(path: Path) -> None:
     about = json.loads(path.read_text())
-    about["model"]["mask"] = None
+    about["model"]["tasks"]["main"]["output"]["classes"] = None
     path.write_text(json.dumps(about))
 
 
 def with_fewer_classes(path: Path) -> None:
     about = json.loads(path.read_text())
-    about["model"]["mask"]["classes"] = ["ground"]
+    about["model"]["tasks"]["main"]["output"]["classes"] = ["ground"]
     path.write_text(json.dumps(about))
 
 
 def without_image(path: Path) -> None:
     about = json.loads(path.read_text())
-    about["model"]["image"] = None
+    about["model"]["input"] = None
     path.write_text(json.dumps(about))
 
 
@@ -287,7 +287,7 @@ def test_a_damaged_model_is_one_line(trained: Path, tmp_path: Path, name: str, d
     refusal("evaluate", tmp_path / "model", trained / "squares")
 
 
-def test_a_image_may_be_as_large_as_is_allowed_and_no_larger(trained: Path, tmp_path: Path) -> None:
+def test_an_image_may_be_as_large_as_is_allowed_and_no_larger(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(promising(30_000, 30_000))
     said = refusal("predict", trained / "paint", tmp_path / "a.png")
     assert said == f"{tmp_path / 'a.png'}: an image of over 50,000,000 pixels"

@@ -33,8 +33,8 @@ MODELS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "label": (colored, {"source": "text", "target": "label"}, {"kind": "label"}),
     "pair": (
         overlapping,
-        {"source": ["one", "other"], "target": "score"},
-        {"kind": "label", "answers": "number"},
+        {"source": ["one", "other"], "target": "score", "output": {"kind": "number"}},
+        {"kind": "label"},
     ),
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE),
@@ -57,7 +57,7 @@ def train_models(folder: Path) -> Path:
             name: (write_jsonl(folder / f"{name}.jsonl", rows_of(make, 30, 1)), data, writes)
             for name, (make, data, writes) in MODELS.items()
         }
-        data = {"source": "words", "max_source": 40}
+        data = {"source": "words", "input": {"max_tokens": 40}}
         made["upos"] = (str(folder / "some.conllu"), {**data, "target": "upos"}, {"kind": "tags"})
         made["parse"] = (str(folder / "some.conllu"), {**data, "target": ["heads", "relations"]}, TREE)
         for name, given in made.items():

@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 from tests.commands import refusal, run
 from tests.encoders.tiny_backbones import TEXTS, save
 from twofold.convert import Settings, convert
-from twofold.model import Ranker, load
+from twofold.inputs.text import TextInput
+from twofold.model import Ranker
 from twofold.model.load import load_ranker
 
 OLD = {"Transformer": "sentence_transformers.models.Transformer", "Pooling": "sentence_transformers.models.Pooling"}
@@ -72,15 +73,19 @@ def vectors(model: Ranker) -> torch.Tensor:
     return torch.as_tensor(model.embed_candidates(TEXTS)).float()
 
 
+def limit(side: TextInput) -> int:
+    return side.config.max_tokens
+
+
 @pytest.mark.parametrize("make", [old, new])
 @pytest.mark.parametrize(("mode", "pooling"), [("cls", "first"), ("mean", "mean"), ("max", "max")])
 def test_states_are_reduced_as_they_were(make: Any, mode: str, pooling: str, saved: Path, tmp_path: Path) -> None:
     done = convert(make(saved, tmp_path / "source", mode), tmp_path / "out")
     assert (done.format, done.kind, done.not_read) == ("sentence-transformers", "bert", ())
     model = load_ranker(tmp_path / "out")
-    settings: Any = model.config.decoder
+    settings: Any = model.config.tasks["main"].decoder
     assert settings.pooling == pooling
-    assert (model.config.max_context, model.config.max_candidate) == (20, 20)
+    assert (limit(model.contexts), limit(model.candidates)) == (20, 20)
 
 
 @pytest.fixture
@@ -98,17 +103,17 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_model_of_the_hub_is_read_as_its_folder_is(mode: str, pooling: str, saved: Path, hub: Path) -> None:
     folder = new(saved, hub, mode)
     model = load_ranker("owner/name")
-    settings: Any = model.config.decoder
-    assert (settings.pooling, model.config.max_context) == (pooling, 20)
+    settings: Any = model.config.tasks["main"].decoder
+    assert (settings.pooling, limit(model.contexts)) == (pooling, 20)
     torch.testing.assert_close(vectors(model), vectors(load_ranker(folder)))
 
 
-def test_what_cannot_be_asked_of_the_hub_is_said(saved: Path, hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore:owner/name reads at most 80 tokens")
+def test_what_cannot_be_asked_of_the_hub_is_said(saved: Path, hub: Path) -> None:
     shutil.copytree(saved, hub)
-    monkeypatch.setattr(load, "LONGEST", 60)
     with pytest.warns(UserWarning, match="owner/name: modules.json is not in the cache, and the hub cannot be asked"):
         model = load_ranker("owner/name")
-    settings: Any = model.config.decoder
+    settings: Any = model.config.tasks["main"].decoder
     assert settings.pooling == "mean"
 
 
@@ -132,13 +137,13 @@ def test_the_network_may_be_in_a_folder_of_its_own(network: str, saved: Path, tm
 
 def test_the_length_is_the_least_that_is_said(saved: Path, tmp_path: Path) -> None:
     convert(old(saved, tmp_path / "source", length=None), tmp_path / "out")
-    assert load_ranker(tmp_path / "out").config.max_context == 80  # as many as it has positions
+    assert limit(load_ranker(tmp_path / "out").contexts) == 80  # as many as it has positions
 
 
 def test_a_limit_above_the_positions_is_lowered_with_the_name_of_the_source(saved: Path, tmp_path: Path) -> None:
     source = old(saved, tmp_path / "source", length=500)
     with pytest.warns(
-        UserWarning, match=rf"^{source}\S* reads at most 80 tokens: max_context is lowered from 500 to 80"
+        UserWarning, match=rf"^{source}\S* reads at most 80 tokens: input.max_tokens is lowered from 500 to 80"
     ):
         convert(source, tmp_path / "out")
 
@@ -152,7 +157,7 @@ def test_a_pooling_that_is_not_known_is_refused_unless_allowed(mode: Any, saved:
     assert f"(module: Pooling in 1_Pooling by {shown}; {known}); --allow-mismatch" in line
     allowed = run("import", source, tmp_path / "out", "--allow-mismatch").stderr
     assert allowed.startswith(f"left out, module: Pooling in 1_Pooling by {shown}")
-    settings: Any = load_ranker(tmp_path / "out").config.decoder
+    settings: Any = load_ranker(tmp_path / "out").config.tasks["main"].decoder
     assert settings.pooling == "mean"
 
 

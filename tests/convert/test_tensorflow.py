@@ -18,7 +18,10 @@ from transformers import AutoModel, AutoTokenizer
 from tests.commands import answer, refusal, run
 from tests.convert import reference
 from twofold.convert import Settings, convert
-from twofold.encoders.pretrained import Config, folder_of
+from twofold.data.backbone_files import folder_of
+from twofold.encoders.pretrained import Config
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens
 from twofold.types import Batch, Vocabulary
 
 pytestmark = pytest.mark.bench
@@ -86,9 +89,9 @@ def encoded(out: Path, ids: NDArray[Any], mask: NDArray[Any], segments: NDArray[
     config = Config(name=str(out)).settled()
     encoder = config.build(Vocabulary(10, reference.PLACES, 0, 0, 0, 0), frozenset(["states"]))
     config.fill(encoder)
-    rows = torch.from_numpy(ids), torch.from_numpy(mask).bool()
-    batch = Batch(*rows, segments=None if segments is None else torch.from_numpy(segments))
-    return encoder.eval()(batch).need("states")
+    given = None if segments is None else torch.from_numpy(segments)
+    tokens = Tokens(torch.from_numpy(ids), torch.from_numpy(mask).bool(), given)
+    return encoder.eval()(Batch({INPUT: tokens})).need("states")
 
 
 @torch.no_grad()

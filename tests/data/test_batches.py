@@ -12,12 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from twofold.data import batches
-from twofold.data.batches import Moment, Plan, hold_out, make_batch, plan_at_random, plan_by_length
+from twofold.data.batches import Moment, Plan, hold_out, pad_ids, plan_at_random, plan_by_length
 from twofold.data.cache import Cache, Column
-from twofold.data.fields import TextField
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.training import TrainingRows
-from twofold.types import Vocabulary
+from twofold.inputs import INPUT, BatchSizes
+from twofold.inputs.text import Config as TextInputConfig
+from twofold.inputs.text import Tokens, make_tokens
+from twofold.model.rows import TrainingRows
+from twofold.outputs.text import Config as TextOutputConfig
+from twofold.types import Batch, HiddenSpec, Target, Vocabulary
 
 VOCABULARY = Vocabulary(size=20, limit=30, pad=0, unknown=1, start=2, end=3)
 TOKENS = 600
@@ -141,20 +144,22 @@ def test_rows_held_out_are_disjoint_complete_and_drawn_by_seed() -> None:
 
 
 def test_targets_stand_between_start_and_end() -> None:
-    batch = make_batch([[5, 6, 7], [8]], VOCABULARY, {"main": ([[9], [10, 11]], VOCABULARY)}, progress=0.25)
-    assert batch.tokens.tolist() == [[5, 6, 7], [8, 0, 0]]
-    assert batch.mask.tolist() == [[True, True, True], [True, False, False]]
+    target = Target(*pad_ids([[9], [10, 11]], VOCABULARY.pad, VOCABULARY.start, VOCABULARY.end))
+    batch = Batch({INPUT: make_tokens([[5, 6, 7], [8]], VOCABULARY)}, {"main": target}, 0.25)
+    read = batch.read(Tokens)
+    assert read.tokens.tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert read.mask.tolist() == [[True, True, True], [True, False, False]]
     assert batch.targets["main"].tokens.tolist() == [[2, 9, 3, 0], [2, 10, 11, 3]]
     assert batch.targets["main"].mask.tolist() == [[True, True, True, False], [True] * 4]
-    assert batch.tokens.dtype == torch.int64
-    assert batch.mask.dtype == torch.bool
+    assert read.tokens.dtype == torch.int64
+    assert read.mask.dtype == torch.bool
     assert (len(batch), batch.progress) == (2, 0.25)
 
 
 def test_one_row_without_a_target_is_a_batch() -> None:
-    batch = make_batch([[5]], VOCABULARY)
-    assert batch.tokens.tolist() == [[5]]
-    assert batch.mask.tolist() == [[True]]
+    batch = Batch({INPUT: make_tokens([[5]], VOCABULARY)})
+    assert batch.read(Tokens).tokens.tolist() == [[5]]
+    assert batch.read(Tokens).mask.tolist() == [[True]]
     assert batch.targets == {}
 
 
@@ -165,16 +170,19 @@ def column(rows: list[list[int]]) -> Column:
 
 def test_rows_of_a_cache_are_the_batch_of_their_ids(tokenizer: TextTokenizer) -> None:
     sources, targets = [[5], [6, 7], [8, 9, 10]], [[15, 16], [17], [18]]
-    cache = Cache({"source": column(sources), "main": column(targets)}, 3, {})
-    field = TextField("source", tokenizer, 30)
-    vocabulary = field.vocabulary
-    expected = make_batch([sources[2], sources[0]], vocabulary, {"main": ([targets[2], targets[0]], vocabulary)})
-    rows = TrainingRows(cache, np.arange(3), field, {"main": field}, 6, None, 1)
+    cache = Cache({INPUT: column(sources), "main": column(targets)}, 3, {})
+    source = TextInputConfig(max_tokens=30).build(tokenizer)
+    output = TextOutputConfig(max_tokens=30).build("main", source, tokenizer, HiddenSpec())
+    vocabulary = source.vocabulary
+    expected = make_tokens([sources[2], sources[0]], vocabulary)
+    tokens, mask = pad_ids([targets[2], targets[0]], vocabulary.pad, vocabulary.start, vocabulary.end)
+    sizes = BatchSizes(6, None, 1)
+    rows = TrainingRows(cache, np.arange(3), source, [output], sizes)
     batch = rows.batch(np.array([2, 0]), Moment())
     assert batch is not None
-    assert torch.equal(batch.tokens, expected.tokens)
-    assert torch.equal(batch.mask, expected.mask)
-    assert torch.equal(batch.targets["main"].tokens, expected.targets["main"].tokens)
-    assert torch.equal(batch.targets["main"].mask, expected.targets["main"].mask)
+    assert torch.equal(batch.read(Tokens).tokens, expected.tokens)
+    assert torch.equal(batch.read(Tokens).mask, expected.mask)
+    assert torch.equal(batch.targets["main"].tokens, tokens)
+    assert torch.equal(batch.targets["main"].mask, mask)
     assert sorted(map(sorted, listed(rows.plan(0)))) == [[0], [1, 2]]
-    assert sorted(map(len, listed(replace(rows, batch_rows=2).plan(0)))) == [1, 2]
+    assert sorted(map(len, listed(replace(rows, sizes=replace(sizes, rows=2)).plan(0)))) == [1, 2]

@@ -18,8 +18,8 @@ import pytest
 from tests import made
 from tests.conftest import write_jsonl
 from twofold.data.cache import Cache, cache_folder
-from twofold.data.fields import TextField
 from twofold.data.files import read_rows
+from twofold.data.text_column import TextColumn
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
@@ -27,8 +27,8 @@ from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
 ROWS = made.numbers(200, seed=5)
 
 
-def fields(tokenizer: TextTokenizer, limit: int = 30) -> dict[str, TextField]:
-    return {"source": TextField("source", tokenizer, limit), "main": TextField("target", tokenizer, limit)}
+def fields(tokenizer: TextTokenizer, limit: int = 30) -> dict[str, TextColumn]:
+    return {"source": TextColumn("source", tokenizer, limit), "main": TextColumn("target", tokenizer, limit)}
 
 
 def folders() -> list[str]:
@@ -74,27 +74,27 @@ def test_the_same_content_under_another_name_is_not_read_again(
     assert len(folders()) == 1
 
 
-def another_tokenizer(where: str, old: dict[str, TextField]) -> dict[str, TextField]:
+def another_tokenizer(where: str, old: dict[str, TextColumn]) -> dict[str, TextColumn]:
     texts = [text for row in ROWS for text in row.values()]
     return fields(TextTokenizer.train(texts, TokenizerConfig(size=60)))
 
 
-def another_limit(where: str, old: dict[str, TextField]) -> dict[str, TextField]:
+def another_limit(where: str, old: dict[str, TextColumn]) -> dict[str, TextColumn]:
     return fields(old["source"].tokenizer, limit=29)
 
 
-def another_column(where: str, old: dict[str, TextField]) -> dict[str, TextField]:
+def another_column(where: str, old: dict[str, TextColumn]) -> dict[str, TextColumn]:
     return {"source": old["source"], "main": old["source"]}
 
 
-def another_content(where: str, old: dict[str, TextField]) -> dict[str, TextField]:
+def another_content(where: str, old: dict[str, TextColumn]) -> dict[str, TextColumn]:
     write_jsonl(Path(where), [*ROWS[:-1], {"source": "seven", "target": "7"}])
     return old
 
 
 @pytest.mark.parametrize("change", [another_tokenizer, another_limit, another_column, another_content])
 def test_what_changes_the_ids_makes_another_cache(
-    where: str, tokenizer: TextTokenizer, change: Callable[[str, dict[str, TextField]], dict[str, TextField]]
+    where: str, tokenizer: TextTokenizer, change: Callable[[str, dict[str, TextColumn]], dict[str, TextColumn]]
 ) -> None:
     Cache.of(where, fields(tokenizer))
     changed = change(where, fields(tokenizer))
@@ -121,7 +121,7 @@ def test_a_row_too_long_is_refused_with_its_line_and_the_limit(tmp_path: Path, t
     where = write_jsonl(tmp_path / "rows.jsonl", [short, short, long])
     count = len(tokenizer.encode([long["source"]])[0])
     with pytest.raises(TwofoldError) as caught:
-        Cache.of(where, {"source": TextField("source", tokenizer, 20, "refuse")})
+        Cache.of(where, {"source": TextColumn("source", tokenizer, 20, "refuse")})
     assert str(caught.value).startswith(f"{where}:3: 'source' has {count} tokens, the limit is 20; ")
     assert folders() == []
 
@@ -183,7 +183,7 @@ MEASURE = """
 import re, sys
 from twofold.data.cache import Cache
 from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
-from twofold.data.fields import TextField
+from twofold.data.text_column import TextColumn
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 words = [f"{number:020}".translate(str.maketrans("0123456789", "abcdefghij")) for number in range(0, 10**6, 7919)]
 tokenizer = TextTokenizer.train([" ".join(words)], TokenizerConfig(size=400))
@@ -195,7 +195,7 @@ for length, megabytes in zip(map(int, sys.argv[1::2]), map(float, sys.argv[2::2]
         for _ in range(int(megabytes * 1e6 / len(row))):
             out.write(row)
     before = peak()
-    Cache.of("rows.txt", {"source": TextField("text", tokenizer, 50)})
+    Cache.of("rows.txt", {"source": TextColumn("text", tokenizer, 50)})
     print((peak() - before) / 1024)
 """
 

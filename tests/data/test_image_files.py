@@ -18,8 +18,12 @@ from tests.images import encoded, noise, write_files, write_zip
 from twofold.data import image_files
 from twofold.data.files import Row
 from twofold.data.image_files import ImageError, open_files
-from twofold.data.images import ImageFile, as_image, images_fingerprint, read_images
+from twofold.data.images import ImageFile, as_image, read_images
 from twofold.errors import TwofoldError
+from twofold.inputs.image import Config as ImageConfig
+from twofold.outputs.mask import Config as MaskConfig
+from twofold.outputs.mask import MaskOutput
+from twofold.types import HiddenSpec
 
 FILES = {
     f"{part}/{kind}/{name}.png": encoded(noise(2, 3, number))
@@ -34,8 +38,12 @@ def names(rows: list[Row]) -> list[dict[str, str]]:
     return [{key: value.name for key, value in row.values.items()} for row in rows]
 
 
-def read(where: str | Path, images: str | Path | None = None, mask: str | None = "mask") -> list[Row]:
-    return list(read_images(str(where), str(images) if images else None, "image", mask))
+def read(where: str | Path, images: str | Path | None = None) -> list[Row]:
+    return list(read_images(str(where), str(images) if images else None, "image"))
+
+
+def masks() -> MaskOutput:
+    return MaskConfig(classes=("ground",)).build("main", ImageConfig().build(None), None, HiddenSpec())
 
 
 @pytest.fixture(params=["folder", "archive"])
@@ -55,7 +63,7 @@ def test_a_folder_or_a_folder_in_an_archive_gives_images_with_their_masks(place:
 
 def test_without_masks_all_images_of_a_folder_are_read(place: Path) -> None:
     (place / "notes.txt").write_text("no image") if place.is_dir() else None
-    assert [one["image"] for one in names(read(place, mask=None))] == sorted(FILES)
+    assert [one["image"] for one in names(read(place))] == sorted(FILES)
 
 
 def test_a_single_image_may_lie_in_an_archive(place: Path) -> None:
@@ -78,30 +86,34 @@ def test_a_table_names_images_in_its_own_folder_or_elsewhere(place: Path, tmp_pa
         found = read(table, place / "train" if table.parent == tmp_path else None)
         assert [row.values["said"] for row in found] == ["a b", "a a"]
         assert [row.values["image"].name for row in found] == ["images/b.png", "images/a.png"]
-        assert (found[0].values["mask"].numbers() == noise(2, 3, 1)).all()
+        assert (masks().file(found[0]).numbers() == noise(2, 3, 1)).all()
 
 
 def test_a_row_that_names_no_image_lacks_it(tmp_path: Path) -> None:
     table = tmp_path / "rows.jsonl"
     table.write_text('{"image": "", "mask": "m.png"}\n{"image": ["a", "b"], "mask": 7}\n{"said": "x"}\n')
-    assert [set(row.values) for row in read(table)] == [{"mask"}, set(), {"said"}]
+    rows = read(table)
+    assert [set(row.values) for row in rows] == [{"mask"}, {"mask"}, {"said"}]
+    for row in rows[1:]:
+        with pytest.raises(ImageError, match=rf"^{row.place}: no mask 'mask' for this image; "):
+            masks().file(row)
 
 
 def test_a_place_without_images_is_named(tmp_path: Path) -> None:
     write_files(tmp_path / "images", {"a.png": IMAGE, "masks/a.png": IMAGE})
     write_zip(tmp_path / "images.zip", {"a.txt": b"x"})
     for where, said in {
-        "images": "holds no images/ with images and masks/",
-        "images.zip": "holds no images/",
-        "images.zip/none": "holds no images/",
+        "images.zip": r"holds no images \(\.png, ",
+        "images.zip/none": r"holds no images \(\.png, ",
         "none/rows.tsv": "no such folder or zip archive",
         "none.tsv": "cannot be read",
         "none.zip/train": "no such folder or zip archive",
     }.items():
         with pytest.raises(TwofoldError, match=said):
             read(tmp_path / where)
-    with pytest.raises(TwofoldError, match="holds no images"):
-        read(tmp_path / "images.zip", mask=None)
+    for row in read(tmp_path / "images"):
+        with pytest.raises(ImageError, match=r"a\.png: no mask 'mask' for this image; .* images/ .* masks/"):
+            masks().file(row)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +123,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, name: str) -> None
     write_files(tmp_path, {"evil.png": IMAGE, "images/a/x.png": IMAGE})
     archive = write_zip(tmp_path / "images.zip", {name: IMAGE, "a.png": IMAGE})
     before = sorted(tmp_path.rglob("*"))
-    rows = read(archive, mask=None)
+    rows = read(archive)
     assert len(rows) == 2  # it is there, so that it can be named
     for files in (open_files(tmp_path / "images"), open_files(archive)):
         with pytest.raises(ImageError) as caught:
@@ -238,7 +250,7 @@ def test_damage_anywhere_in_an_archive_is_one_line(tmp_path: Path, packing: int)
         path = tmp_path / f"{number}.zip"
         path.write_bytes(content)
         try:
-            for row in read(path, mask=None):
+            for row in read(path):
                 row.values["image"].image()
         except TwofoldError as error:
             assert str(error).startswith(str(path))  # noqa: PT017
@@ -269,7 +281,7 @@ def test_the_fingerprint_tells_images_apart_and_minds_no_other_files(tmp_path: P
     table.write_text("image\ta\na.png\tx\nnone.png\ty\n../c.png\tz\n")
 
     def found() -> str:
-        return images_fingerprint(str(table), None, "image", None)
+        return ImageConfig().content(str(table))
 
     first = found()
     (folder / "log.jsonl").write_text("{}")
@@ -283,7 +295,18 @@ def test_the_fingerprint_tells_images_apart_and_minds_no_other_files(tmp_path: P
     assert len({first, second, third, found()}) == 4
 
 
-def test_a_name_without_ending_is_that_of_a_image_and_of_one_only(tmp_path: Path) -> None:
+def test_the_fingerprint_minds_the_masks_that_a_table_names(tmp_path: Path) -> None:
+    folder = write_files(tmp_path, {"a.png": IMAGE, "m/a.png": IMAGE})
+    table = folder / "rows.tsv"
+    table.write_text("image\tmask\na.png\tm/a.png\n")
+    config = ImageConfig()
+    content, stamp = config.content(str(table)), config.files(str(table), "train")["images of train"].stamp
+    write_files(folder, {"m/a.png": encoded(noise(2, 3, 5))})
+    assert config.content(str(table)) != content
+    assert config.files(str(table), "train")["images of train"].stamp != stamp
+
+
+def test_a_name_without_ending_is_that_of_an_image_and_of_one_only(tmp_path: Path) -> None:
     files = {"dog.png": encoded(noise(3, 3)), "dog.txt": b"a dog", "rows.tsv": b"image\ndog\n"}
     write_files(tmp_path, files)
     assert [row.values["image"].name for row in read(tmp_path / "rows.tsv")] == ["dog.png"]

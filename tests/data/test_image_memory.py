@@ -15,7 +15,7 @@ from PIL import Image
 from tests.images import encoded, noise, write_files
 from twofold.data import images
 from twofold.data.image_files import Folder
-from twofold.data.images import MOST_PIXELS, PIXEL_BYTES, ImageFile, Shown
+from twofold.data.images import MOST_PIXELS, PIXEL_BYTES, GivenImage, ImageFile
 from twofold.data.views import ImageSettings
 
 READ = """
@@ -58,7 +58,7 @@ def test_a_large_image_takes_no_more_memory_than_stated(tmp_path: Path) -> None:
     assert largest <= max(found[-1], ONCE + 8 * 7000 * 7000)
 
 
-def test_the_docs_say_how_much_memory_a_image_takes() -> None:
+def test_the_docs_say_how_much_memory_an_image_takes() -> None:
     said = (Path(__file__).parents[2] / "docs/images.md").read_text(encoding="utf-8")
     assert f"{MOST_PIXELS // 1_000_000} million pixels" in said
     assert f"{MOST_PIXELS * PIXEL_BYTES // 1_000_000} MB" in said
@@ -81,7 +81,7 @@ def test_a_jpeg_is_read_in_the_smallest_of_its_sizes_that_is_not_too_small(tmp_p
             assert np.abs(whole.astype(int) - reduced).max() <= 6
 
 
-def test_a_image_that_is_not_far_larger_is_read_as_ever(tmp_path: Path) -> None:
+def test_an_image_that_is_not_far_larger_is_read_as_ever(tmp_path: Path) -> None:
     for kind in ("jpeg", "png", "webp"):
         folder = Folder(write_files(tmp_path, {"a": encoded(noise(50, 60, 1, 3), kind)}))
         image, view = ImageFile(folder, "a"), ImageSettings(size=(12, 12))
@@ -98,15 +98,15 @@ def test_strips_change_nothing(mode: str, strip: int, monkeypatch: pytest.Monkey
     content = io.BytesIO()
     image.save(content, "png", **({"transparency": 3} if mode in ("P", "L") else {}))
     given = Image.open(content)
-    whole = np.asarray(Shown(given).image())
+    whole = np.asarray(GivenImage(given).image())
     monkeypatch.setattr(images, "STRIP", strip)
-    assert (np.asarray(Shown(given).image()) == whole).all()
+    assert (np.asarray(GivenImage(given).image()) == whole).all()
 
 
-def test_a_image_at_hand_is_left_as_it_is() -> None:
+def test_an_image_at_hand_is_left_as_it_is() -> None:
     image = Image.fromarray(noise(9, 13, 1, 4))
     image.getexif()[0x0112] = 6
-    assert Shown(image).image().size == (9, 13)
-    assert Shown(image).size() == (13, 9)
+    assert GivenImage(image).image().size == (9, 13)
+    assert GivenImage(image).size() == (13, 9)
     assert image.size == (13, 9)
     assert image.mode == "RGBA"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.images import Pixels, bad_files, encoded, noise, promising, write_files
 from twofold.data.image_files import Folder, ImageError
-from twofold.data.images import MOST_PIXELS, ImageFile, Shown, as_image
+from twofold.data.images import MOST_PIXELS, GivenImage, ImageFile, as_image
 from twofold.errors import TwofoldError
 
 TURN = Image.Transpose
@@ -33,7 +33,7 @@ def saved(folder: Path, content: bytes, name: str = "a.png") -> ImageFile:
     return ImageFile(Folder(write_files(folder, {name: content})), name)
 
 
-def pixels(one: ImageFile | Shown) -> Pixels:
+def pixels(one: ImageFile | GivenImage) -> Pixels:
     image = one.image()
     assert image.mode == "RGB"
     return np.asarray(image)
@@ -113,7 +113,7 @@ def test_inks_become_colors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize(("kind", "settings"), [("png", {}), ("webp", {"lossless": True}), ("jpeg", {"quality": 95})])
-def test_a_image_stands_upright_however_the_camera_was_held(
+def test_an_image_stands_upright_however_the_camera_was_held(
     tmp_path: Path, orientation: int, kind: str, settings: dict[str, Any]
 ) -> None:
     right = np.kron(noise(2, 3, 2, 3), np.ones((16, 16, 1), np.uint8))
@@ -174,7 +174,7 @@ def test_what_is_no_image_is_named(tmp_path: Path, name: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_image_of_too_many_pixels_is_refused_by_its_head_alone(tmp_path: Path) -> None:
+def test_an_image_of_too_many_pixels_is_refused_by_its_head_alone(tmp_path: Path) -> None:
     side = int(MOST_PIXELS**0.5)
     for content in (promising(30_000, 30_000), promising(side, side + 2), promising(2**31 - 1, 2**31 - 1)):
         assert len(content) < 100
@@ -209,8 +209,8 @@ def test_images_at_hand_are_read_like_files(tmp_path: Path) -> None:
         found = as_image(given, "input 1")
         assert (pixels(found) == right).all()
         assert found.size() == (4, 6)
-    assert (pixels(Shown(right[..., 0])) == right[..., :1]).all()
-    assert (pixels(Shown(np.dstack([right, np.zeros((4, 6), np.uint8)]))) == 255).all()
+    assert (pixels(GivenImage(right[..., 0])) == right[..., :1]).all()
+    assert (pixels(GivenImage(np.dstack([right, np.zeros((4, 6), np.uint8)]))) == 255).all()
 
 
 @pytest.mark.parametrize(

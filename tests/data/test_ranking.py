@@ -13,18 +13,12 @@ import pytest
 from tests.conftest import write_jsonl
 from twofold.data.cache import Field
 from twofold.data.files import Row
-from twofold.data.ranking import (
-    KeysField,
-    NegativesField,
-    RankingReader,
-    ScoresField,
-    SideField,
-    candidates_of,
-    text_key,
-)
-from twofold.data.ranking_columns import UnreadField
+from twofold.data.ranking import RankingReader, candidates_of, text_key
+from twofold.data.ranking_columns import KeysColumn, ScoresColumn, TextInRow, TextsColumn, UnreadColumn
+from twofold.data.text_column import TextColumn
 from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.inputs.text import Config as TextConfig
 
 
 def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
@@ -125,7 +119,7 @@ def test_the_scores_of_several_right_candidates_stay_with_them() -> None:
 )
 def test_columns_that_look_like_labels_and_are_not_read_are_known(row: dict[str, Any], names: list[str]) -> None:
     assert RankingReader().row(Row("1", row)).values.get("unread", []) == names
-    assert len(UnreadField().encode([RankingReader().row(Row("1", row))]).ids[0]) == len(names)
+    assert len(UnreadColumn().encode([RankingReader().row(Row("1", row))]).ids[0]) == len(names)
 
 
 def test_a_column_that_is_asked_for_is_read() -> None:
@@ -230,8 +224,9 @@ def test_a_published_form_has_no_files_for_its_columns() -> None:
 TURNS = ["one hundred and two", "seven", "nine"]
 
 
-def side(tokenizer: TextTokenizer, limit: int, keep: Any, **settings: Any) -> SideField:
-    return SideField("context", tokenizer, limit, keep, **settings)
+def side(tokenizer: TextTokenizer, limit: int, keep: Any, **settings: Any) -> TextColumn:
+    """A column whose limit holds the special tokens around its texts as well."""
+    return TextColumn("context", tokenizer, limit - len(tokenizer.frame), keep=keep, **settings)
 
 
 @pytest.mark.parametrize("separator", [None, " and "])
@@ -243,7 +238,7 @@ def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
     before = tokenizer.encode([prefix.strip()])[0] if prefix else []
     one, two, three = tokenizer.encode(TURNS)
     whole = [*one, *between, *two, *between, *three]
-    settings: dict[str, Any] = {"prefix": prefix, "separator": separator}
+    settings: dict[str, Any] = {"prompt": prefix, "separator": separator}
     for room in (1, 3, len(whole) - 1, len(whole), len(whole) + 5):
         limit = room + len(before) + len(tokenizer.frame)
         cut = int(room < len(whole))
@@ -259,7 +254,7 @@ def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
 def test_a_prefix_and_the_text_behind_it_are_cut_into_tokens_as_one(
     keep: str, prefix: str, tokenizer: TextTokenizer
 ) -> None:
-    found = side(tokenizer, 20, keep, prefix=prefix).encode_texts(["two", ["two", "nine"], ""]).ids
+    found = side(tokenizer, 20, keep, prompt=prefix).encode_texts(["two", ["two", "nine"], ""]).ids
     joined, nine, alone = tokenizer.encode([f"{prefix}two", "nine", prefix])
     assert found == [joined, [*joined, tokenizer.separator, *nine], alone]
 
@@ -268,7 +263,7 @@ def test_a_single_text_keeps_its_beginning_and_turns_their_newest_where_both_are
     tokenizer: TextTokenizer,
 ) -> None:
     text = " ".join(TURNS)
-    found = side(tokenizer, 6, "turns", prefix="two ").encode_texts([text, [text, "nine"]])
+    found = side(tokenizer, 6, "turns", prompt="two ").encode_texts([text, [text, "nine"]])
     room = 6 - len(tokenizer.frame)
     whole, prefix, nine = tokenizer.encode([f"two {text}", "two", "nine"])
     turns = [*whole, tokenizer.separator, *nine]
@@ -279,13 +274,18 @@ def test_a_single_text_keeps_its_beginning_and_turns_their_newest_where_both_are
 def test_an_empty_text_is_the_start_where_a_tokenizer_puts_nothing_around_it(tokenizer: TextTokenizer) -> None:
     bare = TextTokenizer.train(["a b c"], TokenizerConfig(size=20))
     bare.frame = Frame()
-    assert side(bare, 9, "head").encode_texts(["", "a"]).ids == [[bare.start], bare.encode(["a"])[0]]
+    texts = TextConfig(max_tokens=9, special_tokens=True).build(bare)
+    read = texts.batch(side(bare, 9, "head").encode_texts(["", "a"]).ids)
+    assert [row[mask].tolist() for row, mask in zip(read.tokens, read.mask, strict=True)] == [
+        [bare.start],
+        bare.encode(["a"])[0],
+    ]
 
 
 def test_a_limit_without_room_for_the_text_itself_is_refused(tokenizer: TextTokenizer) -> None:
-    length = len(tokenizer.encode(["two:"])[0]) + len(tokenizer.frame)
-    with pytest.raises(TwofoldError, match=f"a limit of {length} tokens leaves no room for the context itself"):
-        side(tokenizer, length, "tail", prefix="two:").encode_texts(["one"])
+    length = len(tokenizer.encode(["two:"])[0])
+    with pytest.raises(TwofoldError, match=f"a limit of {length} tokens leaves no room for 'context' itself"):
+        side(tokenizer, length + len(tokenizer.frame), "tail", prompt="two:").encode_texts(["one"])
 
 
 @pytest.mark.parametrize("empty", ["", [], [""]])
@@ -296,7 +296,7 @@ def test_an_empty_text_is_the_frame_alone_and_moves_no_other(tokenizer: TextToke
 
 
 def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
-    field = NegativesField(SideField("response", tokenizer, 4, "head"))
+    field = TextsColumn(TextColumn("response", tokenizer, 4 - len(tokenizer.frame)))
     rows = [Row(str(number), {"negatives": texts}) for number, texts in enumerate([["one", ""], [], ["1 2 3 4 5 6"]])]
     encoded = field.encode(rows)
     one, long = tokenizer.encode(["one"])[0], tokenizer.encode(["1 2 3 4 5 6"])[0][: 4 - len(tokenizer.frame)]
@@ -306,16 +306,20 @@ def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
 
 def test_a_row_without_scores_has_none() -> None:
     rows = [Row("1", {"scores": [1.0, 2.0]}), Row("2", {})]
-    assert ScoresField().encode(rows).ids == [[1.0, 2.0], []]
+    assert ScoresColumn().encode(rows).ids == [[1.0, 2.0], []]
 
 
 def test_all_that_decides_the_ids_is_told_to_the_cache(tokenizer: TextTokenizer) -> None:
     other = TextTokenizer.train(["a b c"], TokenizerConfig(size=20))
     sides = [side(one, 9, "tail") for one in (tokenizer, other)]
-    sides += [side(tokenizer, 8, "tail"), side(tokenizer, 9, "head"), side(tokenizer, 9, "tail", prefix="a")]
-    sides += [side(tokenizer, 9, "tail", separator="a"), SideField("response", tokenizer, 9, "tail")]
-    fields: list[Field] = [*sides, *map(NegativesField, sides), ScoresField(), KeysField(RankingReader())]
-    fields += [KeysField(RankingReader(preface="persona")), KeysField(RankingReader(form="convai2"))]
+    sides += [side(tokenizer, 8, "tail"), side(tokenizer, 9, "head"), side(tokenizer, 9, "tail", prompt="a")]
+    sides += [
+        side(tokenizer, 9, "tail", separator="a"),
+        TextColumn("response", tokenizer, 9 - len(tokenizer.frame), keep="tail"),
+    ]
+    fields: list[Field] = [*(TextInRow(one, one.column) for one in sides), *map(TextsColumn, sides)]
+    fields += [ScoresColumn(), KeysColumn(RankingReader())]
+    fields += [KeysColumn(RankingReader(preface="persona")), KeysColumn(RankingReader(form="convai2"))]
     assert len({json.dumps(field.settings()) for field in fields}) == len(fields)
 
 
@@ -344,7 +348,7 @@ def test_other_texts_are_not_equal(other: str) -> None:
 
 def test_keys_are_those_of_the_context_the_response_and_each_negative() -> None:
     row = Row("1", {"context": ["Hi ", "there"], "response": "Yes", "negatives": ["no", "YES"]})
-    (keys,) = KeysField(RankingReader()).encode([row]).ids
+    (keys,) = KeysColumn(RankingReader()).encode([row]).ids
     assert keys == [text_key(text) for text in ("hi there", "yes", "no", "yes")]
     assert keys[1] == keys[3]
     assert all(0 <= key < 1 << 64 for key in keys)

@@ -23,8 +23,8 @@ from tests.decoders.published import (
     scores_of,
     tokens_of,
 )
-from twofold.decoders import bi, cross, poly
-from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
+from twofold.decoders import Contexts, RankingDecoder, bi, cross, poly
+from twofold.types import Hidden, HiddenSpec, Vocabulary
 
 VOCABULARY = Vocabulary(size=20, limit=400, pad=0, unknown=1, start=2, end=3)
 ATTENTIONS = ["plain", "scaled", "multihead"]
@@ -212,7 +212,7 @@ def test_every_pooling_is_what_a_loop_gives(pooling: Any, causal: bool, finish: 
 def test_normalized_sides_have_length_one_and_candidates_that_of_the_scale(
     part: Any, normalize: str, learns: bool
 ) -> None:
-    head: RankingHead = part.Config(normalize=normalize, scale=7.0, learn_scale=learns).build(
+    head: RankingDecoder = part.Config(normalize=normalize, scale=7.0, learn_scale=learns).build(
         HiddenSpec(states=WIDTH), VOCABULARY
     )
     kept, vectors = head.context(some_hidden((4, 1, 6))), head.candidate(some_hidden((2, 3), seed=1))

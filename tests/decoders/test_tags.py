@@ -14,6 +14,7 @@ from tests.test_contracts import kinds_of
 from tests.texts import small_reader, without_dropout
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.tags import TagsDecoder
+from twofold.inputs.words import Words
 from twofold.model import Model
 from twofold.results import Tagged
 from twofold.types import Batch, Classes, Hidden, HiddenSpec, Target
@@ -30,7 +31,7 @@ SENTENCES = [
 
 def tagger(tokenizer: TextTokenizer, names: tuple[str, ...] = PLAIN, reads: str = "transformer", **given: Any) -> Model:
     parts = without_dropout(encoder(reads)), decoder("tags", dropout=0.0, **given)
-    return small_reader(tokenizer, *parts, "tags", classes={"main": names})
+    return small_reader(tokenizer, *parts, {"names": list(names)})
 
 
 def rows(names: tuple[str, ...] = PLAIN) -> list[dict[str, Any]]:
@@ -42,15 +43,15 @@ def rows(names: tuple[str, ...] = PLAIN) -> list[dict[str, Any]]:
 def test_a_words_state_is_that_of_its_first_piece(tokenizer: TextTokenizer, reads: str) -> None:
     model = tagger(tokenizer, reads=reads).eval()
     batch = model.batch(rows(), targets=False)
-    assert batch.words is not None
-    hidden = model._encoded(batch)
+    tokens = batch.read(Words).tokens
+    hidden = model.encode_batch(batch)
     states, there = hidden.of_words()
     for row, words in enumerate(SENTENCES):
         place = len(tokenizer.frame.before)
         assert there[row].tolist() == [number < len(words) for number in range(8)]
         for number, word in enumerate(words):
             pieces = tokenizer.encode([f" {word}" if number else word])[0]
-            assert batch.tokens[row, place : place + len(pieces)].tolist() == pieces
+            assert tokens[row, place : place + len(pieces)].tolist() == pieces
             assert torch.equal(states[row, number], hidden.need("states")[row, place])
             place += len(pieces)
 
@@ -99,15 +100,19 @@ def test_tags_over_a_batch_are_those_of_each_sentence_alone(
 def test_more_padding_changes_no_tag(tokenizer: TextTokenizer) -> None:
     model = tagger(tokenizer).eval()
     batch = model.batch(rows())
-    assert batch.words is not None
+    target = batch.targets["main"]
     wide = Batch(
-        F.pad(batch.tokens, (0, 3), value=7),
-        F.pad(batch.mask, (0, 3), value=False),
-        {"main": Target(*(F.pad(one, (0, 2)) for one in (batch.targets["main"].tokens, batch.targets["main"].mask)))},
-        words=F.pad(batch.words, (0, 2), value=-1),
+        {"input": wider(batch.read(Words))},
+        {"main": Target(*(F.pad(part, (0, 2)) for part in (target.tokens, target.mask)))},
     )
     torch.testing.assert_close(model.loss(wide), model.loss(batch))
-    assert [one.tags for one in model.answers(wide)] == [one.tags for one in model.answers(batch)]
+    assert [one.tags for one in model.answers(wide, "main")] == [one.tags for one in model.answers(batch, "main")]
+
+
+def wider(read: Words) -> Words:
+    """Three more columns of padding, and two where there is no word."""
+    tokens, mask = F.pad(read.tokens, (0, 3), value=7), F.pad(read.mask, (0, 3), value=False)
+    return Words(tokens, mask, starts=F.pad(read.starts, (0, 2), value=-1))
 
 
 @torch.no_grad()
@@ -115,7 +120,7 @@ def test_the_score_of_plain_tags_is_the_sum_of_their_log_probabilities(tokenizer
     model = tagger(tokenizer).eval()
     part = model.decoder()
     assert isinstance(part, TagsDecoder)
-    states, _ = model._encoded(model.batch(rows(), targets=False)).of_words()
+    states, _ = model.encode_batch(model.batch(rows(), targets=False)).of_words()
     likely = part.head(states).log_softmax(-1)
     for row, one in enumerate(model.predict(SENTENCES)):
         best = likely[row, : len(SENTENCES[row])].max(-1)
@@ -147,7 +152,7 @@ def test_a_kind_of_name_that_never_has_a_beginning_may_come_anywhere(
 def test_every_parameter_learns_over_every_encoder(tokenizer: TextTokenizer, reads: str) -> None:
     model = tagger(tokenizer, reads=reads, hidden=6)
     batch = model.batch(rows())
-    model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     assert not [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]
 
 

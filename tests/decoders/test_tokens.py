@@ -10,13 +10,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.conftest import decoder, encoder
+from tests.conftest import decoder, encoder, input_of, output_of
 from tests.test_contracts import kinds_of
 from tests.texts import small_reader, without_dropout
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.tokens import TokensDecoder
 from twofold.errors import TwofoldError
-from twofold.model import DecoderSlot, Model, ModelConfig
+from twofold.inputs.text import Tokens
+from twofold.model import Model, ModelConfig, Task
 from twofold.types import Target
 
 TEXTS = [{"text": text} for text in ("one hundred and two", "seven", "a b c d e f g", "삼백")]
@@ -26,8 +27,8 @@ PAIRS = [{"one": row["text"], "other": f"{row['text']} two"} for row in TEXTS]
 def guesser(
     tokenizer: TextTokenizer, reads: str = "transformer", masked: float | None = None, **settings: Any
 ) -> Model:
-    parts = without_dropout(encoder(reads, **settings)), decoder("tokens", masked=masked)
-    return small_reader(tokenizer, *parts, "")
+    parts = without_dropout(encoder(reads, **settings)), decoder("tokens")
+    return small_reader(tokenizer, *parts, {"masked": masked})
 
 
 def test_the_loss_is_the_cross_entropy_of_what_is_to_be_guessed(tokenizer: TextTokenizer) -> None:
@@ -58,19 +59,19 @@ def test_a_causal_encoder_guesses_what_comes_next(
 ) -> None:
     model = guesser(tokenizer, reads, **settings)
     batch = model.batch(TEXTS)
-    target = batch.targets["main"]
+    tokens, target = batch.read(Tokens).tokens, batch.targets["main"]
     for row, text in enumerate(TEXTS):
         ids = [*tokenizer.frame.before, *tokenizer.encode([text["text"]])[0], *tokenizer.frame.after]
-        assert batch.tokens[row, : len(ids)].tolist() == ids  # nothing is hidden
+        assert tokens[row, : len(ids)].tolist() == ids  # nothing is hidden
         assert target.tokens[row][target.mask[row]].tolist() == ids[1:]
-        assert target.mask[row].tolist() == [place < len(ids) - 1 for place in range(batch.tokens.shape[1])]
+        assert target.mask[row].tolist() == [place < len(ids) - 1 for place in range(tokens.shape[1])]
 
 
 @pytest.mark.parametrize("reads", kinds_of("encoders", "text"))
 def test_every_parameter_learns_over_every_encoder(tokenizer: TextTokenizer, reads: str) -> None:
     model = guesser(tokenizer, reads)
     batch = model.batch(TEXTS)
-    model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     assert not [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]
 
 
@@ -89,9 +90,9 @@ def test_the_encoders_table_of_tokens_is_shared_where_it_fits(tokenizer: TextTok
 def test_what_is_judged_is_hidden_in_the_same_places_every_time(tokenizer: TextTokenizer) -> None:
     model = guesser(tokenizer, masked=0.4)
     first, second = model.batch(TEXTS), model.batch(TEXTS)
-    assert torch.equal(first.tokens, second.tokens)
+    assert torch.equal(first.read(Tokens).tokens, second.read(Tokens).tokens)
     assert torch.equal(first.targets["main"].mask, second.targets["main"].mask)
-    assert not torch.equal(first.tokens, model.batch(TEXTS, targets=False).tokens)
+    assert not torch.equal(first.read(Tokens).tokens, model.batch(TEXTS, targets=False).read(Tokens).tokens)
 
 
 def test_a_pretrained_model_answers_nothing(tokenizer: TextTokenizer) -> None:
@@ -102,19 +103,23 @@ def test_a_pretrained_model_answers_nothing(tokenizer: TextTokenizer) -> None:
 def both(tokenizer: TextTokenizer, **settings: Any) -> Model:
     """Guesses, and tells whether the second text is another's."""
     torch.manual_seed(0)
-    slots = {"guess": DecoderSlot(decoder("tokens"), ""), "tell": DecoderSlot(decoder("label"), "stranger")}
-    given: dict[str, Any] = {"source": ("one", "other"), "max_source": 40, "max_target": 1, "frame": True}
-    return Model(ModelConfig(encoder("transformer"), slots, **{**given, **settings}), {"source": tokenizer})
+    tasks = {
+        "guess": Task(decoder("tokens"), output_of("tokens")),
+        "tell": Task(decoder("label"), output_of("next_utterance")),
+    }
+    given: dict[str, Any] = {"kind": "pair", "column": ["one", "other"], "max_tokens": 40}
+    return Model(ModelConfig(input_of(**{**given, **settings}), encoder("transformer"), tasks), {"input": tokenizer})
 
 
-def test_masks_are_guessed_and_strangers_told_in_one_batch(tokenizer: TextTokenizer) -> None:
+def test_masks_are_guessed_and_next_utterances_told_in_one_batch(tokenizer: TextTokenizer) -> None:
     model = both(tokenizer)
     batch = model.batch(PAIRS)
     assert batch.targets.keys() == {"guess", "tell"}
-    assert batch.segments is not None
+    segments = batch.read(Tokens).segments
+    assert segments is not None
     for row, pair in enumerate(PAIRS):
         guess = batch.targets["guess"]
-        second = guess.tokens[row][batch.segments[row].bool()].tolist()
+        second = guess.tokens[row][segments[row].bool()].tolist()
         own = tokenizer.encode([pair["other"]])[0]
         assert batch.targets["tell"].tokens[row].tolist() == [int(second != own)]
         assert guess.mask[row].any()
@@ -126,21 +131,24 @@ def test_masks_are_guessed_and_strangers_told_in_one_batch(tokenizer: TextTokeni
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"source": "one"}, "target: stranger is for the decoder `label`"),
-        ({"source": ("one", "other", "third")}, "one column, or two that are read as one text"),
-        ({"max_source": 3}, "data.max_source=3 leaves no room beside the 2 symbols around a text; at least 4"),
+        (
+            {"kind": "text", "column": "one"},
+            "the output 'next_utterance' is told from two texts: input: {kind: pair}",
+        ),
+        ({"column": ["one", "other", "third"]}, "a pair has two columns"),
+        ({"max_tokens": 3}, "input.max_tokens=3 leaves no room beside the 2 symbols around a text; at least 4"),
     ],
 )
-def test_a_stranger_needs_two_texts(tokenizer: TextTokenizer, settings: dict[str, Any], said: str) -> None:
+def test_a_next_utterance_needs_two_texts(tokenizer: TextTokenizer, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TwofoldError, match=said):
         both(tokenizer, **settings)
 
 
-@pytest.mark.parametrize("answers", ["many", "number"])
-def test_a_stranger_is_one_or_is_none(tokenizer: TextTokenizer, answers: str) -> None:
-    slots = {"tell": DecoderSlot(decoder("label", answers=answers), "stranger")}
-    with pytest.raises(TwofoldError, match="target: stranger is for the decoder `label`"):
-        ModelConfig(encoder("transformer"), slots, ("one", "other"), 40, 1).check()
+@pytest.mark.parametrize("writes", ["tags", "tokens", "transformer"])
+def test_only_a_label_tells_a_next_utterance(writes: str) -> None:
+    tasks = {"tell": Task(decoder(writes), output_of("next_utterance"))}
+    with pytest.raises(TwofoldError, match=f"'{writes}' writes .* but the output 'next_utterance' takes scores; these"):
+        ModelConfig(input_of("pair", column=["one", "other"]), encoder("transformer"), tasks).check()
 
 
 def test_what_is_guessed_must_suit_the_encoder(tokenizer: TextTokenizer) -> None:
@@ -150,7 +158,7 @@ def test_what_is_guessed_must_suit_the_encoder(tokenizer: TextTokenizer) -> None
     ):
         guesser(tokenizer, masked=0.0)
     with pytest.raises(
-        TwofoldError, match=r"^the decoder 'main' guesses masked tokens, but the encoder is causal .* masked: 0"
+        TwofoldError, match=r"^the decoder 'main' guesses masked tokens, but the encoder is causal .* output.masked: 0"
     ):
         guesser(tokenizer, masked=0.15, causal=True)
 
@@ -158,4 +166,4 @@ def test_what_is_guessed_must_suit_the_encoder(tokenizer: TextTokenizer) -> None
 @pytest.mark.parametrize("masked", [1.0, -0.5])
 def test_a_share_that_cannot_be_masked_is_refused(masked: float) -> None:
     with pytest.raises(TwofoldError, match="masked must be at least 0 and below 1"):
-        decoder("tokens", masked=masked)
+        output_of("tokens", masked=masked)

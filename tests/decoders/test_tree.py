@@ -12,11 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.conftest import decoder, encoder
+from tests.decoders.test_tags import wider
 from tests.test_contracts import kinds_of
 from tests.texts import small_reader, without_dropout
 from twofold.data.conll import check_tree
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.tree import TreeDecoder
+from twofold.inputs.words import Words
 from twofold.model import Model
 from twofold.results import Tree
 from twofold.types import Batch, Classes, Hidden, HiddenSpec, Target
@@ -33,7 +35,7 @@ WIDTH = 5
 
 def parser(tokenizer: TextTokenizer, names: tuple[str, ...] = RELATIONS, reads: str = "transformer") -> Model:
     parts = without_dropout(encoder(reads)), decoder("tree", width=8, relation_width=4, dropout=0.0)
-    return small_reader(tokenizer, *parts, ("heads", "relations"), classes={"main": names})
+    return small_reader(tokenizer, *parts, {"names": list(names)})
 
 
 def rows() -> list[dict[str, Any]]:
@@ -179,15 +181,12 @@ def test_more_padding_changes_no_tree(tokenizer: TextTokenizer) -> None:
     model = parser(tokenizer).eval()
     batch = model.batch(rows())
     target = batch.targets["main"]
-    assert batch.words is not None
     wide = Batch(
-        F.pad(batch.tokens, (0, 3), value=7),
-        F.pad(batch.mask, (0, 3), value=False),
+        {"input": wider(batch.read(Words))},
         {"main": Target(F.pad(target.tokens, (0, 0, 0, 2)), F.pad(target.mask, (0, 2)))},
-        words=F.pad(batch.words, (0, 2), value=-1),
     )
     torch.testing.assert_close(model.loss(wide), model.loss(batch))
-    assert [one.heads for one in model.answers(wide)] == [one.heads for one in model.answers(batch)]
+    assert [one.heads for one in model.answers(wide, "main")] == [one.heads for one in model.answers(batch, "main")]
 
 
 def test_the_loss_of_many_sentences_is_the_sum_of_each(tokenizer: TextTokenizer) -> None:
@@ -202,5 +201,5 @@ def test_the_loss_of_many_sentences_is_the_sum_of_each(tokenizer: TextTokenizer)
 def test_every_parameter_learns_over_every_encoder(tokenizer: TextTokenizer, reads: str) -> None:
     model = parser(tokenizer, reads=reads)
     batch = model.batch(rows())
-    model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     assert not [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.conftest import CLASSES, SMALL, VOID, decoder, encoder, small_image_model, some_image
+from tests.images import squares_files, write_files
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.views import ImageSettings
 from twofold.decoders.unet import Config, UNetDecoder
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe
+from twofold.recipe.build import build_model
 from twofold.types import Classes, Hidden, HiddenSpec, Target
 
 SIZES = [(1, 1), (1, 2), (1, 9), (7, 1), (2, 2), (5, 7), (17, 3), (16, 16)]
@@ -84,8 +85,8 @@ def test_a_model_reads_and_paints_images_of_every_size(
     model = small_image_model(tokenizer, encoder("convnet", stem=stem, norm=norm), decoder("unet", norm=norm))
     image, mask = some_image(*size), np.zeros(size, np.uint8)
     batch = model.train().batch([{"image": image, "mask": mask}])
-    losses = model.backward(batch, model.counts(batch))
-    assert losses["main"].count == mask.size
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
+    assert model.losses(batch)["main"].count == mask.size
     assert all(value.isfinite().all() for value in gradients(model))
     prediction = model.predict([image])[0]
     assert prediction.output.pixels.shape == size
@@ -94,7 +95,7 @@ def test_a_model_reads_and_paints_images_of_every_size(
 
 
 def test_a_image_that_is_read_in_another_size_is_painted_in_its_own(tokenizer: TextTokenizer) -> None:
-    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"), image=ImageSettings(size=(8, 6)))
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"), input={"size": [8, 6]})
     images = [some_image(*size) for size in [(1, 1), (31, 5), (8, 6)]]
     assert [one.output.pixels.shape for one in model.predict(images)] == [one.shape[:2] for one in images]
 
@@ -168,7 +169,8 @@ def test_where_no_pixel_counts_nothing_is_learned_and_nothing_breaks(settings: d
 def test_a_batch_in_which_no_pixel_counts_leaves_a_model_as_it_is(tokenizer: TextTokenizer) -> None:
     model = small_image_model(tokenizer, encoder("convnet"), decoder("unet", dice=1.0)).train()
     batch = model.batch([{"image": some_image(), "mask": np.full((10, 13), VOID, np.uint8)}])
-    losses = model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
+    losses = model.losses(batch)
     assert (losses["main"].sum.item(), losses["main"].count, model.loss(batch).item()) == (0.0, 0, 0.0)
     assert all(not value.any() for value in gradients(model))
 
@@ -213,9 +215,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def recipe(data: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
+def recipe(output: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
     return {
-        "data": {"train": "none", "classes": list(CLASSES), **(data or {})},
+        "data": {"train": "none"},
+        "output": {"classes": list(CLASSES), **(output or {})},
         "encoder": {"kind": "convnet", **SMALL["convnet"]},
         "decoder": {"kind": "unet", **settings},
     }
@@ -225,20 +228,21 @@ def recipe(data: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any
 def test_a_wrong_number_of_widths_or_weights_is_said_when_the_model_is_built(
     tokenizer: TextTokenizer, settings: dict[str, Any], line: str, tmp_path: Path
 ) -> None:
+    images = write_files(tmp_path / "data", squares_files(1))
     with pytest.raises(TwofoldError, match=line):
         small_image_model(tokenizer, encoder("convnet"), decoder("unet", **settings))
     with pytest.raises(TwofoldError, match=line):
-        Recipe.of(recipe(**settings)).model(tmp_path)
+        build_model(Recipe.of({**recipe(**settings), "data": {"train": str(images)}}), tmp_path)
 
 
 UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
     "widths of nothing": (recipe(widths=[8, 0, 8]), r"recipe.decoder: widths \[8, 0, 8\]: each must be at least 1"),
     "no loss": (recipe(cross_entropy=0.0), "recipe.decoder: weights .* one of the three losses above 0"),
     "a negative weight": (recipe(class_weights=[1.0, -1.0, 1.0]), "recipe.decoder: weights .* must be at least 0"),
-    "no classes": (recipe({"classes": []}), "the decoder 'unet' paints masks; name their classes: data.classes"),
-    "a name twice": (recipe({"classes": ["a", "a"]}), "recipe.data: classes: a name stands twice"),
-    "a class below 0": (recipe({"first_class": -1}), "recipe.data: classes: from 1 to 255 names"),
-    "many columns": (recipe({"target": ["a", "b"]}), "target: a and b, but only an image's captions have many"),
+    "no classes": (recipe({"classes": []}), "recipe.output: classes: name the classes of the masks: output.classes="),
+    "a name twice": (recipe({"classes": ["a", "a"]}), "recipe.output: classes: a name stands twice"),
+    "a class below 0": (recipe({"first_class": -1}), "recipe.output: classes: from 1 to 255 names"),
+    "many columns": (recipe({"column": ["a", "b"]}), r"recipe.output.column: \['a', 'b'\] is not a text"),
 }
 
 

@@ -14,6 +14,9 @@ from tests.images import segmenting, squares_files, write_files
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders.convnet import Config
 from twofold.errors import TwofoldError
+from twofold.inputs import INPUT
+from twofold.inputs.image import Images
+from twofold.inputs.text import Tokens
 from twofold.layers.convolutions import ImageBatchNorm
 from twofold.model import Model
 from twofold.recipe import Recipe, train
@@ -29,8 +32,7 @@ EXAMPLES: list[dict[str, Any]] = [
 def read(config: Config, pixels: Tensor, training: bool = False) -> Hidden:
     torch.manual_seed(0)
     part = config.build(Vocabulary.none(), ALL).train(training)
-    nothing = torch.zeros(len(pixels), 0)
-    return part(Batch(nothing.long(), nothing.bool(), pixels=pixels))
+    return part(Batch({INPUT: Images(pixels)}))
 
 
 def test_states_are_the_places_of_the_coarsest_map_row_by_row_and_the_summary_is_their_mean() -> None:
@@ -45,8 +47,8 @@ def test_states_are_the_places_of_the_coarsest_map_row_by_row_and_the_summary_is
 
 def test_a_batch_without_images_is_refused() -> None:
     part = Config(widths=(8,)).build(Vocabulary.none(), ALL)
-    with pytest.raises(ValueError, match="this batch holds no images"):
-        part(Batch(torch.ones(1, 2).long(), torch.ones(1, 2).bool()))
+    with pytest.raises(ValueError, match="this batch holds no Images"):
+        part(Batch({INPUT: Tokens(torch.ones(1, 2).long(), torch.ones(1, 2).bool())}))
 
 
 def test_dropout_reaches_states_and_summary_but_no_map() -> None:
@@ -75,7 +77,7 @@ def gradients_of(model: Model, parts: list[list[dict[str, Any]]]) -> dict[str, T
     batches = [model.batch(part) for part in parts]
     counts = {name: sum(model.counts(batch)[name] for batch in batches) for name in model.decoders}
     for batch in batches:
-        model.backward(batch, counts)
+        model.weighted(model.losses(batch), counts).backward()  # type: ignore[no-untyped-call]
     return {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
 
 

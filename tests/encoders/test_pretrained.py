@@ -22,11 +22,15 @@ from transformers import (
 )
 
 from tests.encoders.tiny_backbones import FAMILIES, POSITIONS, TEXTS, save
-from twofold.config import DecoderPart, EncoderPart, structure
+from tests.rankers import ranker_config
+from twofold.config import structure
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.encoders.pretrained import Config, PretrainedEncoder
-from twofold.model import Ranker, RankerConfig
-from twofold.model.ranking import Pieces
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens, make_joined_tokens, make_tokens
+from twofold.model import Ranker
 from twofold.types import Batch, Vocabulary
 
 STATES = frozenset(["states"])
@@ -48,7 +52,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def settings(folder: Path, **given: Any) -> Config:
-    found = structure({"kind": "pretrained", "name": str(folder), **given}, EncoderPart).settled()
+    found = structure({"kind": "pretrained", "name": str(folder), **given}, EncoderConfig).settled()
     assert isinstance(found, Config)
     return found
 
@@ -65,13 +69,14 @@ def load(folder: Path, **given: Any) -> tuple[TextTokenizer, PretrainedEncoder]:
     return tokenizer, encoder
 
 
-def alone(tokenizer: TextTokenizer, texts: list[str] = TEXTS) -> Batch:
-    return Pieces.alone(tokenizer.encode(texts), tokenizer.frame, vocabulary_of(tokenizer))
+def alone(tokenizer: TextTokenizer, texts: list[str] = TEXTS) -> Tokens:
+    return make_tokens([tokenizer.frame.around(ids) for ids in tokenizer.encode(texts)], vocabulary_of(tokenizer))
 
 
-def in_pairs(tokenizer: TextTokenizer) -> Batch:
+def in_pairs(tokenizer: TextTokenizer) -> Tokens:
     ids = tokenizer.encode(TEXTS)
-    return Pieces.joint([(ids[2], ids[0]), (ids[0], ids[2])], tokenizer.frame, vocabulary_of(tokenizer))
+    joined = [tokenizer.frame.joining(*both) for both in ((ids[2], ids[0]), (ids[0], ids[2]))]
+    return make_joined_tokens(joined, vocabulary_of(tokenizer))
 
 
 def reference(folder: Path) -> Any:
@@ -79,10 +84,14 @@ def reference(folder: Path) -> Any:
     return kind.from_pretrained(folder).eval()
 
 
-def runs(encoder: PretrainedEncoder, batch: Batch) -> tuple[Tensor, Tensor]:
+def states_of(encoder: PretrainedEncoder, read: Tokens) -> Tensor:
+    return encoder(Batch({INPUT: read})).need("states")
+
+
+def runs(encoder: PretrainedEncoder, read: Tokens) -> tuple[Tensor, Tensor]:
     """The states of two readings while learning."""
     encoder.train()
-    return encoder(batch).need("states"), encoder(batch).need("states")
+    return states_of(encoder, read), states_of(encoder, read)
 
 
 @every_family
@@ -91,7 +100,7 @@ def test_states_are_those_of_transformers_on_each_text_alone(family: str, folder
     tokenizer, encoder = load(folders[family])
     theirs, their_tokenizer = reference(folders[family]), AutoTokenizer.from_pretrained(folders[family])
     batch = alone(tokenizer)
-    for tokens, mask, states, text in zip(batch.tokens, batch.mask, encoder(batch).need("states"), TEXTS, strict=True):
+    for tokens, mask, states, text in zip(batch.tokens, batch.mask, states_of(encoder, batch), TEXTS, strict=True):
         ids = their_tokenizer(text)["input_ids"]
         assert tokens[mask].tolist() == (ids if family in FRAMES else [0, *ids])
         expected = theirs(input_ids=tokens[mask][None]).last_hidden_state[0]
@@ -104,7 +113,7 @@ def test_states_are_those_of_transformers_on_a_pair_of_texts(family: str, folder
     tokenizer, encoder = load(folders[family])
     theirs, their_tokenizer = reference(folders[family]), AutoTokenizer.from_pretrained(folders[family])
     batch = in_pairs(tokenizer)
-    ours = encoder(batch).need("states")
+    ours = states_of(encoder, batch)
     for row, (first, second) in enumerate([(TEXTS[2], TEXTS[0]), (TEXTS[0], TEXTS[2])]):
         given = their_tokenizer(first, second, return_tensors="pt", return_token_type_ids=encoder.takes_segments)
         if family not in FRAMES:  # it would join them without anything between
@@ -120,9 +129,9 @@ def test_padding_changes_nothing(family: str, folders: dict[str, Path]) -> None:
     tokenizer, encoder = load(folders[family])
     batch = alone(tokenizer, TEXTS[:1])
     more = POSITIONS - batch.tokens.shape[1]
-    longer = Batch(F.pad(batch.tokens, (0, more), value=tokenizer.pad), F.pad(batch.mask, (0, more)))
-    states = encoder(longer).need("states")[:, : batch.tokens.shape[1]]
-    torch.testing.assert_close(states, encoder(batch).need("states"), atol=1e-5, rtol=1e-5)
+    longer = Tokens(F.pad(batch.tokens, (0, more), value=tokenizer.pad), F.pad(batch.mask, (0, more)))
+    states = states_of(encoder, longer)[:, : batch.tokens.shape[1]]
+    torch.testing.assert_close(states, states_of(encoder, batch), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", FRAMES)
@@ -137,7 +146,7 @@ def test_where_the_tokenizer_puts_nothing_an_empty_text_is_still_something(folde
     tokenizer, encoder = load(folders["gpt2"])
     frame = tokenizer.frame
     assert (frame.before, frame.between, frame.after) == ((tokenizer.start,), (tokenizer.separator,), ())
-    assert encoder(alone(tokenizer, [""])).need("states").isfinite().all()
+    assert states_of(encoder, alone(tokenizer, [""])).isfinite().all()
 
 
 @every_family
@@ -145,8 +154,8 @@ def test_where_the_tokenizer_puts_nothing_an_empty_text_is_still_something(folde
 def test_segments_are_used_by_those_that_know_two(family: str, folders: dict[str, Path]) -> None:
     tokenizer, encoder = load(folders[family])
     batch = in_pairs(tokenizer)
-    with_them, without = encoder(batch), encoder(Batch(batch.tokens, batch.mask))
-    changed = not torch.equal(with_them.need("states"), without.need("states"))
+    with_them, without = states_of(encoder, batch), states_of(encoder, Tokens(batch.tokens, batch.mask))
+    changed = not torch.equal(with_them, without)
     assert changed == encoder.takes_segments == (family in ("bert", "electra"))
 
 
@@ -157,7 +166,7 @@ def test_the_spec_says_who_reads_from_left_to_right(family: str, folders: dict[s
     batch = alone(tokenizer, TEXTS[:1])
     changed = batch.tokens.clone()
     changed[0, -2] = tokenizer.encode(["o"])[0][-1]
-    first, other = encoder(batch).need("states")[0, 0], encoder(Batch(changed, batch.mask)).need("states")[0, 0]
+    first, other = states_of(encoder, batch)[0, 0], states_of(encoder, Tokens(changed, batch.mask))[0, 0]
     assert torch.equal(first, other) == settings(folders[family]).spec().causal == (family == "gpt2")
 
 
@@ -185,7 +194,7 @@ def test_dropout_of_the_attention_takes_effect(family: str, folders: dict[str, P
 def test_without_dropout_learning_and_reading_give_the_same(family: str, folders: dict[str, Path]) -> None:
     tokenizer, encoder = load(folders[family], dropout=0.0)
     batch = alone(tokenizer)
-    read = encoder(batch).need("states")
+    read = states_of(encoder, batch)
     torch.testing.assert_close(runs(encoder, batch)[0], read, atol=1e-6, rtol=1e-6)
 
 
@@ -202,14 +211,14 @@ def test_attention_is_fused_and_has_no_dropout_of_its_own(
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
     tokenizer, encoder = load(folders[family])
-    encoder.train()(alone(tokenizer))
+    states_of(encoder.train(), alone(tokenizer))
     assert shares == [0.0, 0.0]
 
 
 @every_family
 def test_every_parameter_gets_a_gradient(family: str, folders: dict[str, Path]) -> None:
     tokenizer, encoder = load(folders[family])
-    encoder(in_pairs(tokenizer)).need("states").square().sum().backward()  # type: ignore[no-untyped-call]
+    states_of(encoder, in_pairs(tokenizer)).square().sum().backward()  # type: ignore[no-untyped-call]
     still = [name for name, value in encoder.named_parameters() if value.grad is None or not value.grad.any()]
     # What a softmax sees only as the same amount on all sides changes nothing.
     assert [name for name in still if not name.endswith(("key.bias", "k_lin.bias", "attn.k.bias"))] == []
@@ -221,8 +230,9 @@ def test_a_saved_ranker_needs_the_folder_no_more(family: str, folders: dict[str,
     folder = tmp_path / family
     shutil.copytree(folders[family], folder)
     config = settings(folder)
-    decoder = structure({"kind": "cross", "pooling": "mean"}, DecoderPart)
-    ranker = Ranker(RankerConfig(config, decoder, max_context=16, max_candidate=16), config.own_tokenizer()).eval()
+    decoder = structure({"kind": "cross", "pooling": "mean"}, DecoderConfig)
+    settled = ranker_config(config, decoder, max_context=16, max_candidate=16)
+    ranker = Ranker(settled, {INPUT: config.own_tokenizer()}).eval()
     ranker.start_from()
     before = ranker.rank(TEXTS[0], TEXTS[1:])
     ranker.save_pretrained(tmp_path / "saved")
@@ -266,7 +276,7 @@ def test_weights_saved_with_another_head_or_none_are_found(
     assert capfd.readouterr() == ("", "")
     batch = alone(tokenizer)
     _, straight = load(folders[family])
-    assert torch.equal(encoder(batch).need("states"), straight(batch).need("states"))
+    assert torch.equal(states_of(encoder, batch), states_of(straight, batch))
 
 
 @torch.no_grad()
@@ -277,4 +287,4 @@ def test_weights_of_half_precision_are_read_as_whole_ones(folders: dict[str, Pat
     assert {value.dtype for value in encoder.parameters()} == {torch.float32}
     _, whole = load(folders["bert"])
     batch = alone(tokenizer)
-    torch.testing.assert_close(encoder(batch).need("states"), whole(batch).need("states"), atol=0.01, rtol=0.01)
+    torch.testing.assert_close(states_of(encoder, batch), states_of(whole, batch), atol=0.01, rtol=0.01)

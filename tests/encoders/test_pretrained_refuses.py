@@ -17,8 +17,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from tests.encoders.tiny_backbones import POSITIONS, save
-from twofold.config import EncoderPart, structure
-from twofold.encoders import pretrained
+from twofold.config import structure
+from twofold.data import backbone_files
+from twofold.encoders import EncoderConfig
 from twofold.encoders.pretrained import Config
 from twofold.errors import TwofoldError
 from twofold.types import Vocabulary
@@ -45,7 +46,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 def config_of(name: Path | str) -> Config:
-    found = structure({"kind": "pretrained", "name": str(name)}, EncoderPart)
+    found = structure({"kind": "pretrained", "name": str(name)}, EncoderConfig)
     assert isinstance(found, Config)
     return found
 
@@ -85,9 +86,9 @@ def test_the_default_without_its_package_names_the_line_that_helps(monkeypatch: 
     def missing(package: str, remedy: str) -> Path:
         raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
 
-    monkeypatch.setattr(pretrained, "packaged_folder", missing)
-    assert pretrained.folder_of("default") == "sentence-transformers/all-MiniLM-L6-v2"
-    monkeypatch.setattr(pretrained, "DEFAULT_HUB", "no/such-model")  # the real one may lie in a user's cache
+    monkeypatch.setattr(backbone_files, "packaged_folder", missing)
+    assert backbone_files.folder_of("default") == "sentence-transformers/all-MiniLM-L6-v2"
+    monkeypatch.setattr(backbone_files, "DEFAULT_HUB", "no/such-model")  # the real one may lie in a user's cache
     for act in (Config.settled, Config.own_tokenizer):
         line = refused(lambda act=act: act(Config()))  # type: ignore[misc]
         assert line.startswith("default: could not be loaded (")
@@ -256,7 +257,7 @@ def test_limits_beyond_the_positions_that_the_backbone_knows(family: str, tmp_pa
     encoder.backbone(input_ids=tokens)  # every place has a vector
     line = refused(lambda: config.build(vocabulary(limit=POSITIONS + 1), STATES))
     reads = f"reads at most {POSITIONS} tokens, the limits ask for {POSITIONS + 1}"
-    assert line == f"{config.name} {reads}; lower max_source, of a ranker max_context and max_candidate"
+    assert line == f"{config.name} {reads}; lower input.max_tokens, and output.candidate.max_tokens of a ranker"
 
 
 def test_without_a_limit_of_positions_any_length_will_do(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from twofold.config import EncoderPart, structure, unstructure
+from twofold.config import structure, unstructure
 from twofold.data.packages import packaged_folder
 from twofold.data.tokenizer import Frame, TextTokenizer
+from twofold.encoders import EncoderConfig
 from twofold.encoders.text_convnet import PIECES, Config, TextConvnet
 from twofold.errors import TwofoldError
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens, make_tokens
 from twofold.types import Batch, Vocabulary
 
 SENTENCES = [
@@ -79,15 +82,16 @@ def vocabulary_of(one: TextTokenizer) -> Vocabulary:
 def framed(one: TextTokenizer, texts: list[str]) -> Batch:
     frame = one.frame
     rows = [[*frame.before, *ids, *frame.after] for ids in one.encode(texts)]
-    mask = torch.arange(max(map(len, rows))) < torch.tensor([len(row) for row in rows])[:, None]
-    tokens = torch.full(mask.shape, one.pad)
-    tokens[mask] = torch.tensor([token for row in rows for token in row])
-    return Batch(tokens, mask)
+    return Batch({INPUT: make_tokens(rows, vocabulary_of(one))})
+
+
+def some_tokens() -> Tokens:
+    mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None]
+    return Tokens(torch.arange(18).view(3, 6).masked_fill(~mask, 0), mask)
 
 
 def some_batch() -> Batch:
-    mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None]
-    return Batch(torch.arange(18).view(3, 6).masked_fill(~mask, 0), mask)
+    return Batch({INPUT: some_tokens()})
 
 
 def mean(states: Tensor, mask: Tensor) -> Tensor:
@@ -169,17 +173,17 @@ def test_a_vocabulary_that_is_not_the_weights_own_is_refused() -> None:
 
 def test_sizes_that_are_not_the_weights_own_are_refused() -> None:
     with pytest.raises(TwofoldError, match="have sizes of their own"):
-        structure({"kind": "text_convnet", "weights": "default-multilingual", "width": 64}, EncoderPart)
+        structure({"kind": "text_convnet", "weights": "default-multilingual", "width": 64}, EncoderConfig)
 
 
 @pytest.mark.parametrize("orders", [[], [2, 0]])
 def test_orders_that_see_nothing_are_refused(orders: list[int]) -> None:
     with pytest.raises(TwofoldError, match="orders must be whole numbers from 1"):
-        structure({"kind": "text_convnet", "orders": orders}, EncoderPart)
+        structure({"kind": "text_convnet", "orders": orders}, EncoderConfig)
 
 
 def test_settings_come_back_from_plain_values() -> None:
-    assert structure(unstructure(SMALL), EncoderPart) == SMALL
+    assert structure(unstructure(SMALL), EncoderConfig) == SMALL
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -202,7 +206,7 @@ def test_from_scratch_the_table_learns_too() -> None:
     encoder = SMALL.build(VOCABULARY, ALL)
     encoder(some_batch()).need("summary").sum().backward()  # type: ignore[no-untyped-call]
     assert encoder.embedding.weight.grad is not None
-    assert encoder.embedding.weight.grad[some_batch().tokens[some_batch().mask]].any(1).all()
+    assert encoder.embedding.weight.grad[some_tokens().tokens[some_tokens().mask]].any(1).all()
 
 
 def test_a_convolution_sees_no_further_than_its_order() -> None:
@@ -212,6 +216,7 @@ def test_a_convolution_sees_no_further_than_its_order() -> None:
     changed = tokens.clone()
     changed[0, 4] = 15
     mask = torch.ones_like(tokens, dtype=torch.bool)
-    moved = (encoder(Batch(tokens, mask)).need("states") - encoder(Batch(changed, mask)).need("states")).abs().sum(2)[0]
+    first, other = (encoder(Batch({INPUT: Tokens(ids, mask)})).need("states") for ids in (tokens, changed))
+    moved = (first - other).abs().sum(2)[0]
     # Two layers of three tokens each reach two tokens to either side.
     assert (moved > 1e-6).tolist() == [False, False, True, True, True, True, True, False, False]

@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from tests.conftest import decoder, encoder, small_image_model, some_image, some_mask
-from twofold.config import EncoderPart
 from twofold.data.tokenizer import TextTokenizer
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
+from twofold.inputs.image import Images
 from twofold.model import Model
 
 needs_timm = pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
@@ -30,7 +31,7 @@ def shown(height: int, width: int) -> dict[str, Any]:
     }
 
 
-def settled(**settings: Any) -> EncoderPart:
+def settled(**settings: Any) -> EncoderConfig:
     return encoder("timm", **settings).settled()
 
 
@@ -59,7 +60,7 @@ def test_only_a_network_that_is_not_frozen_learns(tokenizer: TextTokenizer, froz
     before = {name: one.clone() for name, one in model.encoder.state_dict().items()}
     batch = model.batch([shown(64, 64), shown(64, 64)])
     optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], 0.1)
-    model.backward(batch, model.counts(batch))
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     same = [torch.equal(one, before[name]) for name, one in model.encoder.state_dict().items()]
     assert all(same) if frozen else not any(same)
@@ -79,7 +80,7 @@ def test_weights_come_from_a_file_and_are_saved_with_the_model(
     model = small_image_model(tokenizer, reads, decoder("unet")).eval()
     reads.fill(model.encoder)
     batch = model.batch([shown(64, 64)])
-    expected = network.eval().forward_intermediates(batch.pixels, intermediates_only=True)
+    expected = network.eval().forward_intermediates(batch.read(Images).pixels, intermediates_only=True)
     for one, other in zip(model.encoder(batch).pyramid(), expected, strict=True):
         torch.testing.assert_close(one, other)
     model.save_pretrained(tmp_path / "saved")

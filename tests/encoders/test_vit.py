@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,10 @@ from tests.conftest import encoder
 from tests.images import captioning, write_shapes
 from twofold.encoders.vit import Config, VisionTransformer
 from twofold.errors import TwofoldError
+from twofold.inputs import INPUT
+from twofold.inputs.image import Images
+from twofold.inputs.text import Tokens
+from twofold.outputs.captions import PREFIX
 from twofold.recipe import Recipe, train
 from twofold.types import Batch, Vocabulary
 
@@ -28,10 +31,13 @@ def built(**settings: Any) -> VisionTransformer:
     return Config(**{**small, **settings}).build(VOCABULARY, frozenset({"states", "summary"})).eval()
 
 
-def batch_of(pixels: Tensor, tokens: list[int] | None = None) -> Batch:
-    """Images, each with the same text."""
-    text = torch.tensor([tokens or []] * len(pixels)).long()
-    return Batch(text, torch.ones_like(text).bool(), pixels=pixels)
+def batch_of(pixels: Tensor, tokens: list[int] | None = None, mask: Tensor | None = None) -> Batch:
+    """Images, each with the same beginning of a text."""
+    batch = Batch({INPUT: Images(pixels)})
+    if tokens is None:
+        return batch
+    text = torch.tensor([tokens] * len(pixels)).long()
+    return batch.with_input(PREFIX, Tokens(text, torch.ones_like(text).bool() if mask is None else mask))
 
 
 def images(height: int, width: int, rows: int = 2) -> Tensor:
@@ -69,7 +75,7 @@ def test_a_size_that_patches_do_not_divide_is_brought_to_the_nearest_that_they_d
     assert torch.equal(hidden.need("states"), resized.need("states"))
 
 
-def test_with_learned_positions_a_image_of_more_patches_than_there_are_places_is_made_smaller() -> None:
+def test_with_learned_positions_an_image_of_more_patches_than_there_are_places_is_made_smaller() -> None:
     part, pixels = built(positions="learned", grid=3), images(20, 8)
     hidden = part(batch_of(pixels))
     assert hidden.grid == (3, 2)
@@ -92,7 +98,7 @@ def test_patches_stand_in_the_order_of_rows_then_columns(stem: str) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_positions_tell_a_image_from_its_transpose(positions: str) -> None:
+def test_positions_tell_an_image_from_its_transpose(positions: str) -> None:
     image = patchwork(3, 3)
     turned = image.transpose(2, 3)
     blind, seeing = built(positions="none"), built(positions=positions)
@@ -128,11 +134,11 @@ def test_patches_see_the_text_and_the_text_sees_the_patches(settings: dict[str, 
         """(positions,): how much each differs."""
         return (part(other).need("states") - states).abs().amax((0, 2))
 
-    last_word = replace(batch, tokens=torch.tensor([[5, 6, 8]] * 2))
+    last_word = batch_of(pixels, [5, 6, 8])
     assert (moved(last_word) > 1e-4).all()  # also the words before it: nothing looks only backwards
     last_pixel = pixels.clone()
     last_pixel[..., -1, -1] += 3.0
-    assert (moved(replace(batch, pixels=last_pixel)) > 1e-4).all()
+    assert (moved(batch_of(last_pixel, [5, 6, 7])) > 1e-4).all()
 
 
 def test_words_in_another_order_are_another_text() -> None:
@@ -141,7 +147,7 @@ def test_words_in_another_order_are_another_text() -> None:
     assert (one - other).abs().max() > 1e-4
 
 
-def test_a_text_is_told_from_a_image() -> None:
+def test_a_text_is_told_from_an_image() -> None:
     part = built(prefix=True)
     grown = {name for name, _ in part.named_parameters()} - {name for name, _ in built().named_parameters()}
     assert grown == {"embedding.weight", "kind"}
@@ -154,8 +160,7 @@ def test_without_a_prefix_tokens_are_not_read() -> None:
 
 def test_a_row_without_text_is_read_as_in_a_batch_without_any() -> None:
     part, pixels = built(prefix=True), images(8, 8)
-    batch = batch_of(pixels, [5, 6])
-    half = replace(batch, mask=torch.tensor([[True, True], [False, False]]))
+    half = batch_of(pixels, [5, 6], torch.tensor([[True, True], [False, False]]))
     hidden, bare = part(half), part(batch_of(pixels))
     torch.testing.assert_close(hidden.need("states")[1, :4], bare.need("states")[1], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(hidden.need("summary")[1], bare.need("summary")[1], atol=1e-5, rtol=1e-5)

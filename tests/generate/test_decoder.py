@@ -16,7 +16,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.decoder import TextDecoder, sampled_teaching
 from twofold.model import Model
-from twofold.types import DecoderConfig, Hidden, HiddenSpec, Target, Vocabulary
+from twofold.types import Hidden, HiddenSpec, Target, Vocabulary
 
 PAD, UNKNOWN, START, END = range(4)
 VOCABULARY = Vocabulary(size=11, limit=7, pad=PAD, unknown=UNKNOWN, start=START, end=END)
@@ -28,7 +28,7 @@ each_sampled = pytest.mark.parametrize("kind", ["rnn", "attention_rnn"])
 
 def make_decoder(kind: str, **settings: Any) -> TextDecoder:
     torch.manual_seed(0)
-    part = cast(DecoderConfig, decoder(kind, dropout=0.0, **settings))
+    part = decoder(kind, dropout=0.0, **settings)
     built = part.build(HiddenSpec(states=10, summary=10), VOCABULARY)
     assert isinstance(built, TextDecoder)
     with torch.no_grad():

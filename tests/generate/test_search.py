@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -16,8 +16,8 @@ from twofold.errors import TwofoldError
 from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.generate.search import beam, write
-from twofold.results import Hypothesis, Written
-from twofold.types import DecoderConfig, Hidden, HiddenSpec, Target, Vocabulary
+from twofold.results import Hypotheses, Hypothesis
+from twofold.types import Hidden, HiddenSpec, Target, Vocabulary
 
 PAD, UNKNOWN, START, END = range(4)
 VOCABULARY = Vocabulary(size=11, limit=7, pad=PAD, unknown=UNKNOWN, start=START, end=END)
@@ -38,7 +38,7 @@ each = pytest.mark.parametrize("kind", WRITERS)
 def make_writer(kind: str, vocabulary: Vocabulary = VOCABULARY) -> TextDecoder:
     """A decoder of random weights, larger than usual so that it is sure of some tokens and minds what it reads."""
     torch.manual_seed(SEEDS[kind])
-    part = cast(DecoderConfig, decoder(kind, tied=False, **WRITERS[kind]))
+    part = decoder(kind, tied=False, **WRITERS[kind])
     built = part.build(HiddenSpec(states=10, summary=10), vocabulary).eval()
     assert isinstance(built, TextDecoder)
     with torch.no_grad():
@@ -60,11 +60,11 @@ def one_row(hidden: Hidden, row: int = 0, times: int = 1) -> Hidden:
 
 
 @torch.no_grad()
-def run(writer: TextDecoder, hidden: Hidden, **options: Any) -> list[Written]:
+def run(writer: TextDecoder, hidden: Hidden, **options: Any) -> list[Hypotheses]:
     return write(writer, hidden, GenerateOptions(**options))
 
 
-def best(results: list[Written]) -> list[tuple[int, ...]]:
+def best(results: list[Hypotheses]) -> list[tuple[int, ...]]:
     return [written.hypotheses[0].tokens for written in results]
 
 
@@ -76,7 +76,7 @@ def own_score(writer: TextDecoder, hidden: Hidden, tokens: tuple[int, ...], long
     return writer.log_probability(hidden, Target(line, mask)).item()
 
 
-def assert_same(one: list[Written], other: list[Written]) -> None:
+def assert_same(one: list[Hypotheses], other: list[Hypotheses]) -> None:
     assert [[h.tokens for h in w.hypotheses] for w in one] == [[h.tokens for h in w.hypotheses] for w in other]
     scores = [[h.score for w in results for h in w.hypotheses] for results in (one, other)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)

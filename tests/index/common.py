@@ -15,13 +15,13 @@ from tests import made
 from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
 from twofold.data.tokenizer import TextTokenizer
-from twofold.decoders import bi, poly
+from twofold.decoders import Contexts, RankingDecoder, bi, poly
 from twofold.index import incoming_candidates, shard_files
 from twofold.index.quantized import QuantizedVectors
 from twofold.index.search import Query, StoredVectors, TopK, exact_top_k
 from twofold.model import Ranker
 from twofold.results import Hit
-from twofold.types import Contexts, HiddenSpec, RankingHead, Vocabulary
+from twofold.types import HiddenSpec, Vocabulary
 
 Vectors = NDArray[np.float32]
 Scores = NDArray[np.float64]
@@ -32,12 +32,12 @@ CODES = ["collinear", "dispersed", "opposite", "masked"]
 CLOSE = 1e-5
 
 
-def head_of(kind: str, width: int) -> RankingHead:
+def head_of(kind: str, width: int) -> RankingDecoder:
     """A head whose parameters, biases included, are random."""
     torch.manual_seed(1)
     spec, vocabulary = HiddenSpec(states=width), Vocabulary(20, 400, 0, 1, 2, 3)
     config: Any = bi.Config() if kind == "bi" else poly.Config(attention=kind)  # type: ignore[arg-type]
-    head: RankingHead = config.build(spec, vocabulary)
+    head: RankingDecoder = config.build(spec, vocabulary)
     for name, value in head.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(value, std=0.3)
@@ -72,7 +72,7 @@ def candidates_of(kind: str, draw: np.random.Generator, rows: int, width: int) -
     return vectors.astype(np.float32)
 
 
-def scores_of(head: RankingHead, kind: str, context: Contexts, candidates: NDArray[Any]) -> Scores:
+def scores_of(head: RankingDecoder, kind: str, context: Contexts, candidates: NDArray[Any]) -> Scores:
     """Σ_i softmax_i(β s_i)·s_i of every candidate, in float64."""
     wide = candidates.astype(np.float64)
     vectors = context.vectors[0].double()

@@ -168,7 +168,7 @@ def test_several_shards_are_searched_as_one_over_vectors_as_they_are_stored(
     ranker = ranker_of(tokenizer, "bi") if kind == "bi" else ranker_of(tokenizer, attention=kind)
     vectors = ranker.embed_candidates(TEXTS).numpy() * 10.0 ** draw.uniform(-3, 2, (len(TEXTS), 1))
     vectors[::7] = vectors[1]
-    context = ranker.embed_context("seven hundred")
+    context = ranker.embed_contexts(["seven hundred"])
     give_vectors(ranker, monkeypatch, dict(zip(TEXTS, vectors, strict=True)), context)
     truth = scores_of(ranker.head, kind, context, vectors.astype(np.float32).astype(stored))
     with Index.build(tmp_path / "index", ranker, TEXTS, stored) as index:

@@ -12,10 +12,10 @@ import torch
 
 from tests.index.common import TEXTS, candidates_of, check_hits, context_of, give_vectors, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import Contexts
 from twofold.index import Index, incoming_candidates, search
 from twofold.model import Ranker
 from twofold.results import Hits
-from twofold.types import Contexts
 
 ROWS, WIDTH = 4000, 64
 

@@ -13,10 +13,10 @@ import torch
 from tests.index.common import TEXTS, check_hits, ranker_of, scores_of, truth_of
 from tests.index.common import give_vectors as give
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import Contexts
 from twofold.errors import TwofoldError
 from twofold.index import Index, incoming_candidates, search
 from twofold.model import Ranker
-from twofold.types import Contexts
 
 Give = Callable[..., Ranker]
 

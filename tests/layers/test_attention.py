@@ -16,6 +16,8 @@ from twofold.decoders.attention_rnn import Config as AttentionRNNConfig
 from twofold.decoders.transformer import Config as DecoderConfig
 from twofold.decoders.transformer import TransformerDecoder
 from twofold.encoders.transformer import Config as EncoderConfig
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens
 from twofold.layers.attention import CrossAttention, KeysValues, QueryAttention, SelfAttention, attend
 from twofold.layers.positions import Rotary, sinusoids
 from twofold.types import Batch, Hidden, HiddenSpec, Vocabulary
@@ -132,7 +134,7 @@ def test_only_an_encoder_that_is_not_causal_looks_ahead(positions: str, causal: 
     mask = torch.ones_like(tokens, dtype=torch.bool)
     changed = tokens.clone()
     changed[:, 3] = (changed[:, 3] - 3) % 11 + 4
-    before, after = part(Batch(tokens, mask)).need("states"), part(Batch(changed, mask)).need("states")
+    before, after = (part(Batch({INPUT: Tokens(ids, mask)})).need("states") for ids in (tokens, changed))
     assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6) == causal
     assert not torch.allclose(before[:, 3:], after[:, 3:], atol=1e-3)
 

@@ -19,11 +19,11 @@ from twofold.api import evaluate
 from twofold.cli import main
 from twofold.data.files import Row
 from twofold.data.ranking import RankingReader
+from twofold.data.ranking_questions import questions
 from twofold.data.ranks import ndcg
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.metrics import metric_names
-from twofold.metrics.ranking import questions
+from twofold.metrics import metric_directions
 from twofold.model import Ranker
 
 KINDS = ["bi", "poly", "cross"]
@@ -72,7 +72,7 @@ def test_metrics_are_their_definitions_over_the_models_own_scores(tokenizer: Tex
     assert report.tables["candidates"] == [{"candidates": "12", "rows": len(rows)}]
     assert report.metrics["milliseconds"] > 0
     assert ("cosine" in report.metrics) == (kind != "cross")
-    assert set(report.metrics) <= set(metric_names(model))
+    assert set(report.metrics) <= set(metric_directions(model))
 
 
 def test_a_model_that_cannot_tell_candidates_apart_gets_exactly_chance(tokenizer: TextTokenizer) -> None:
@@ -208,7 +208,7 @@ def test_the_cosine_of_a_poly_encoder_is_with_what_the_response_finds_in_the_con
     ]
     found = []
     for row in rows:
-        contexts, response = model.embed_context(row["context"]), model.embed_candidates([row["candidates"][0]])[0]
+        contexts, response = model.embed_contexts([row["context"]]), model.embed_candidates([row["candidates"][0]])[0]
         codes = contexts.vectors[0] if contexts.mask is None else contexts.vectors[0][contexts.mask[0]]
         beta = codes.shape[1] ** -0.5 if settings.get("attention") == "scaled" else 1.0
         seen = sum(weight * code for weight, code in zip((beta * codes @ response).softmax(0), codes, strict=True))

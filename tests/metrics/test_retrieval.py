@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,15 @@ from twofold.cli import main
 from twofold.data.candidates import Candidate
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.metrics import retrieval
+from twofold.generate.options import GenerateOptions
+from twofold.metrics import Evaluation, Report, retrieval
 from twofold.model import Ranker
+from twofold.model.config import MAIN
+
+
+def searched(model: Ranker, queries: Sequence[dict[str, Any]], corpus: Sequence[Candidate]) -> Report:
+    """How well a whole corpus is searched."""
+    return retrieval.measure(Evaluation(model, as_rows(list(queries)), MAIN, GenerateOptions(), corpus=corpus))
 
 
 def brute_force(model: Ranker, queries: list[dict[str, Any]], corpus: dict[Any, str]) -> dict[str, float]:
@@ -45,7 +53,7 @@ def test_a_corpus_is_searched_as_by_brute_force(
     tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(retrieval, "QUERIES", 3)
-    model, draw = ranker(tokenizer, kind, preface="persona"), np.random.default_rng(2)
+    model, draw = ranker(tokenizer, kind, context={"preface": "persona"}), np.random.default_rng(2)
     corpus: dict[Any, str] = {(number if number % 2 else f"d{number}"): text for number, text in enumerate(TEXTS)}
     names = list(corpus)
     queries: list[dict[str, Any]] = [
@@ -56,12 +64,8 @@ def test_a_corpus_is_searched_as_by_brute_force(
         }
         for number in range(8)
     ]
-    report = retrieval.measure(
-        model,
-        as_rows(queries),
-        [Candidate(text, number, name) for number, (name, text) in enumerate(corpus.items())],
-        progress=None,
-    )
+    documents = [Candidate(text, number, name) for number, (name, text) in enumerate(corpus.items())]
+    report = searched(model, queries, documents)
     assert report.metrics == pytest.approx(brute_force(model, queries, corpus))
     assert report.examples == 8
 
@@ -74,7 +78,7 @@ def test_graded_relevance_gives_the_metrics_of_ranx(tokenizer: TextTokenizer) ->
         for number, gain in enumerate(gains)
     ]
     corpus = [Candidate(text, number, f"d{number}") for number, text in enumerate(TEXTS)]
-    report = retrieval.measure(model, as_rows(queries), corpus, None)
+    report = searched(model, queries, corpus)
     own = [np.array(scores(model, TEXTS[number], TEXTS)) for number in range(9)]
     reference = by_ranx(own, gains)
     named = {"ndcg@10": "ndcg@10", "mrr": "mrr", "map": "map", "r@1": "recall@1", "r@10": "recall@10"}
@@ -86,7 +90,7 @@ def test_graded_relevance_gives_the_metrics_of_ranx(tokenizer: TextTokenizer) ->
 def test_a_list_of_ids_is_a_gain_of_one_for_each(tokenizer: TextTokenizer, relevant: Any) -> None:
     model = ranker(tokenizer, "bi")
     corpus = [Candidate(text, number, f"d{number}") for number, text in enumerate(TEXTS)]
-    report = retrieval.measure(model, as_rows([{"text": "seven", "relevant": relevant}]), corpus, None)
+    report = searched(model, [{"text": "seven", "relevant": relevant}], corpus)
     plainly = brute_force(model, [{"text": "seven", "relevant": ["d1", "d4"]}], {one.id: one.text for one in corpus})
     assert report.metrics == pytest.approx(plainly)
 
@@ -95,16 +99,17 @@ def test_every_query_is_looked_at_before_a_text_is_read(
     tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ranker(tokenizer, "bi")
-    monkeypatch.setattr(model, "_keep", None)  # whoever reads anything fails
+    for name in ("keep_contexts", "keep_candidates"):
+        monkeypatch.setattr(model, name, None)  # whoever reads anything fails
     corpus = [Candidate(text, number, f"d{number}") for number, text in enumerate(TEXTS)]
     good = [{"text": "one", "relevant": ["d1"]}] * 200
     wrong = [{"text": "one", "relevant": ["d1", "x"]}, {"text": "one", "relevant": ["y", "x"]}]
     with pytest.raises(TwofoldError, match=r"rows:201: 'x' is relevant here .*; 2 ids are not: 'x', 'y'$"):
-        retrieval.measure(model, as_rows([*good, *wrong]), corpus, None)
+        searched(model, [*good, *wrong], corpus)
     with pytest.raises(TwofoldError, match="rows:201: 'text' is empty"):
-        retrieval.measure(model, as_rows([*good, {"text": "", "relevant": ["d1"]}]), corpus, None)
+        searched(model, [*good, {"text": "", "relevant": ["d1"]}], corpus)
     with pytest.raises(TwofoldError, match="there is no query"):
-        retrieval.measure(model, [], corpus, None)
+        searched(model, [], corpus)
 
 
 def warnings_of(*arguments: str | Path) -> list[str]:

@@ -17,6 +17,7 @@ from twofold.generate.decoder import TextDecoder
 from twofold.generate.options import GenerateOptions
 from twofold.model import Model
 from twofold.recipe import Recipe
+from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 
 CAPTIONS = ["a b c", "one hundred", "g f e d", "1", "seven hundred and two"]
 EXAMPLES: list[dict[str, Any]] = [
@@ -66,12 +67,12 @@ def test_a_image_is_read_once_for_its_five_captions(tokenizer: TextTokenizer, re
 
 def test_also_in_a_training(tmp_path: Path) -> None:
     recipe = Recipe.of(captioning(write_shapes(tmp_path / "images", 6)))
-    model = recipe.model(tmp_path / "tokenizers")
-    assert isinstance(model, Model)
-    cache = recipe.cache(model)
-    rows = recipe.rows(cache, recipe.split(cache, model).rows, model)
+    model = build_model(recipe, tmp_path / "tokenizers")
+    cache = cache_rows(recipe, model)
+    rows = training_rows(recipe, cache, split_rows(recipe, cache, model), model)
     seen, batch = rows_read(model), rows.batch(np.arange(4), Moment())
-    model.backward(batch, model.counts(batch))
+    assert batch is not None
+    model.loss(batch).backward()  # type: ignore[no-untyped-call]
     assert seen == [4] == [len(batch)]
     assert len(batch.targets["main"].tokens) == 8
 

@@ -12,32 +12,32 @@ from PIL import Image
 
 from tests.conftest import CLASSES, decoder, encoder, small_image_model, some_image
 from tests.images import encoded, noise
-from twofold.data.image_fields import Seen
-from twofold.data.images import Shown
+from twofold.data.images import GivenImage
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.views import ImageSettings
 from twofold.errors import TwofoldError
 from twofold.generate.options import GenerateOptions
+from twofold.inputs.image import SizedImage
 from twofold.model import Model
-from twofold.model.sides import MaskOutput
-from twofold.results import Painted
+from twofold.outputs.mask import MaskOutput
+from twofold.results import PixelClasses
 
 SIZES = [(1, 1), (1, 9), (9, 1), (16, 16), (17, 5), (40, 31)]
 
 
 def painting(tokenizer: TextTokenizer, **settings: Any) -> Model:
-    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"), image=ImageSettings(**settings))
+    model = small_image_model(tokenizer, encoder("convnet"), decoder("unet"), input=settings)
     return model.eval()
 
 
 def answered(model: Model, size: tuple[int, int], painted: np.ndarray[Any, np.dtype[np.uint8]]) -> Any:
     """What becomes of a mask that was painted of an image of some size."""
-    output: Any = model._writes["main"]
+    output = model.outputs["main"]
     assert isinstance(output, MaskOutput)
-    return output.answer("x", Seen(Shown(some_image(*size)), size), Painted(painted, -0.5)).output.pixels
+    item = SizedImage(GivenImage(some_image(*size)), size)
+    return output.answer("x", item, PixelClasses(painted, -0.5)).output.pixels
 
 
-@pytest.mark.parametrize("settings", [{}, {"size": (12, 8)}, {"size": (12, 8), "fit": "crop"}, {"size": (1, 1)}])
+@pytest.mark.parametrize("settings", [{}, {"size": [12, 8]}, {"size": [12, 8], "fit": "crop"}, {"size": [1, 1]}])
 def test_a_mask_has_the_size_of_its_image(tokenizer: TextTokenizer, settings: dict[str, Any]) -> None:
     model = painting(tokenizer, **settings)
     found = model.predict([some_image(*size) for size in SIZES])
@@ -49,15 +49,15 @@ def test_a_mask_has_the_size_of_its_image(tokenizer: TextTokenizer, settings: di
 
 def test_a_mask_is_stretched_back_over_its_whole_image(tokenizer: TextTokenizer) -> None:
     painted = noise(4, 6, 1) % 3
-    found = answered(painting(tokenizer, size=(4, 6)), (12, 30), painted)
+    found = answered(painting(tokenizer, size=[4, 6]), (12, 30), painted)
     assert (found == np.kron(painted, np.ones((3, 5), np.uint8))).all()
-    smaller = answered(painting(tokenizer, size=(4, 6)), (2, 3), painted)
+    smaller = answered(painting(tokenizer, size=[4, 6]), (2, 3), painted)
     assert (smaller == painted[1::2, 1::2]).all()
 
 
 def test_of_a_image_whose_middle_was_read_the_mask_lies_in_the_middle(tokenizer: TextTokenizer) -> None:
     painted = noise(4, 4, 1) % 3
-    found = answered(painting(tokenizer, size=(4, 4), fit="crop"), (8, 14), painted)
+    found = answered(painting(tokenizer, size=[4, 4], fit="crop"), (8, 14), painted)
     assert (found[:, 3:11] == np.kron(painted, np.ones((2, 2), np.uint8))).all()
     assert (found[:, :3] == found[:, 3:4]).all()  # the nearest class there is
     assert (found[:, 11:] == found[:, 10:11]).all()
@@ -70,7 +70,7 @@ def test_a_mask_stands_upright_like_its_image(tokenizer: TextTokenizer, tmp_path
     path = tmp_path / "a.png"
     path.write_bytes(encoded(some_image(10, 14), exif=exif))
     upright = (10, 14) if orientation < 5 else (14, 10)
-    for settings in ({}, {"size": (8, 8)}):
+    for settings in ({}, {"size": [8, 8]}):
         model = painting(tokenizer, **settings)
         (found,) = model.predict([path])
         assert found.output.pixels.shape == upright

@@ -11,10 +11,10 @@ import pytest
 
 from tests.conftest import write_jsonl
 from tests.encoders.tiny_backbones import POSITIONS, save
-from twofold.model import Model, Ranker
+from twofold.model import Ranker
 from twofold.model.load import load, load_ranker
-from twofold.recipe import Recipe
-from twofold.recipe.run import train
+from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model
 
 ROWS = [
     {"context": f"the gulls {word}", "response": word, "text": f"a {word}", "letter": word[:1], "number": word}
@@ -36,10 +36,11 @@ def test_a_backbone_that_is_loaded_reads_what_it_has_positions_for(
     family: str, backbones: Path, tmp_path: Path
 ) -> None:
     folder = backbones / family
-    said = f"{folder} reads at most 80 tokens: max_context is lowered from 256 to 80, max_candidate is lowered from"
+    lowered = "input.max_tokens is lowered from 256 to 80, output.candidate.max_tokens is lowered from"
+    said = f"{folder} reads at most 80 tokens: {lowered}"
     with pytest.warns(UserWarning, match=said):
         ranker = load_ranker(folder)
-    assert (ranker.config.max_context, ranker.config.max_candidate) == (POSITIONS, POSITIONS)
+    assert limits(ranker) == (POSITIONS, POSITIONS)
     ranker.embed_candidates(["gulls " * 100])
     ranker.save_pretrained(tmp_path / "model")
     with warnings.catch_warnings():
@@ -48,16 +49,26 @@ def test_a_backbone_that_is_loaded_reads_what_it_has_positions_for(
 
 
 def test_a_limit_within_the_positions_is_not_spoken_of(backbones: Path, tmp_path: Path) -> None:
-    recipe = ranking(backbones / "bert", tmp_path, {"kind": "bi"}, max_context=80, max_candidate=20)
-    model = Recipe.of(recipe).model(tmp_path / "tokenizers")
+    recipe = ranking(backbones / "bert", tmp_path, {"kind": "bi"}, 80, 20)
+    model = build_model(Recipe.of(recipe), tmp_path / "tokenizers")
     assert isinstance(model, Ranker)
-    assert (model.config.max_context, model.config.max_candidate) == (80, 20)
+    assert limits(model) == (80, 20)
 
 
-def ranking(backbone: Path, folder: Path, decoder: dict[str, Any], **data: Any) -> dict[str, Any]:
-    rows = write_jsonl(folder / "rows.jsonl", ROWS)
-    encoder = {"kind": "pretrained", "name": str(backbone)}
-    return {"data": {"train": rows, **data}, "encoder": encoder, "decoder": decoder, "train": TRAIN}
+def limits(ranker: Ranker) -> tuple[int, int]:
+    """The most tokens of a context and of a candidate."""
+    return ranker.contexts.config.max_tokens, ranker.candidates.config.max_tokens
+
+
+def ranking(backbone: Path, folder: Path, decoder: dict[str, Any], context: int, candidate: int) -> dict[str, Any]:
+    return {
+        "data": {"train": write_jsonl(folder / "rows.jsonl", ROWS)},
+        "input": {"max_tokens": context},
+        "encoder": {"kind": "pretrained", "name": str(backbone)},
+        "decoder": decoder,
+        "output": {"candidate": {"max_tokens": candidate}},
+        "train": TRAIN,
+    }
 
 
 @pytest.mark.parametrize(
@@ -73,10 +84,10 @@ def ranking(backbone: Path, folder: Path, decoder: dict[str, Any], **data: Any) 
 def test_a_ranking_recipe_lowers_its_limits(
     decoder: dict[str, Any], asked: tuple[int, int], kept: tuple[int, int], backbones: Path, tmp_path: Path
 ) -> None:
-    recipe = ranking(backbones / "bert", tmp_path, decoder, max_context=asked[0], max_candidate=asked[1])
+    recipe = ranking(backbones / "bert", tmp_path, decoder, *asked)
     lowered = [
         f"{name} is lowered from {before} to {after}"
-        for name, before, after in zip(("max_context", "max_candidate"), asked, kept, strict=True)
+        for name, before, after in zip(("input.max_tokens", "output.candidate.max_tokens"), asked, kept, strict=True)
         if before != after
     ]
     with pytest.warns(UserWarning, match="reads at most") as said:
@@ -86,7 +97,7 @@ def test_a_ranking_recipe_lowers_its_limits(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = load_ranker(tmp_path / "out")
-    assert (model.config.max_context, model.config.max_candidate) == kept
+    assert limits(model) == kept
     model.rank("gulls " * 100, ["the " * 100, "a"])
 
 
@@ -99,19 +110,21 @@ def test_a_recipe_that_reads_texts_lowers_its_limit(decoder: dict[str, Any], bac
     rows = write_jsonl(tmp_path / "rows.jsonl", ROWS)
     target = "letter" if decoder["kind"] == "label" else "number"
     recipe = {
-        "data": {"train": rows, "source": "text", "target": target, "max_source": 100},
+        "data": {"train": rows},
+        "input": {"column": "text", "max_tokens": 100, "tokenizer": {"size": 60}},
         "encoder": {"kind": "pretrained", "name": str(backbones / "roberta")},
         "decoder": decoder,
-        "tokenizer": {"size": 60},
+        "target": target,
         "train": TRAIN,
     }
-    with pytest.warns(UserWarning, match=r"roberta reads at most 80 tokens: max_source is lowered from 100 to 80$"):
+    with pytest.warns(
+        UserWarning, match=r"roberta reads at most 80 tokens: input\.max_tokens is lowered from 100 to 80$"
+    ):
         train(Recipe.of(recipe), tmp_path / "out")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = load(tmp_path / "out")
-    assert isinstance(model, Model)
-    assert model.config.max_source == 80
+    assert model.config.input.limits() == {"max_tokens": 80}
     with pytest.warns(UserWarning, match="longer than 80 tokens"):
         model.predict(["gulls " * 200])
 
@@ -125,15 +138,16 @@ def test_a_recipe_says_what_it_does_not_take_from_a_folder_of_sentence_transform
     (folder / "modules.json").write_text(json.dumps(lines))
     prompts = {"prompts": {"query": "find: ", "document": "text: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    recipe = ranking(folder, tmp_path, {"kind": "bi"}, max_context=20, max_candidate=20)
+    recipe = ranking(folder, tmp_path, {"kind": "bi"}, 20, 20)
     alone = f"{folder}: a recipe takes its network alone, without Dense in 2_Dense"
     with pytest.warns(UserWarning, match="a recipe takes its network alone") as said:
-        Recipe.of(recipe).model(tmp_path / "tokenizers")
-    remedy = "data.query_prefix and data.candidate_prefix set prompts"
+        build_model(Recipe.of(recipe), tmp_path / "tokenizers")
+    remedy = "input.prompt and output.candidate.prompt set prompts"
     assert [str(one.message) for one in said] == [f"{alone}, the prompt 'find: ', the prompt 'text: '; {remedy}"]
-    recipe["data"] |= {"query_prefix": "find: ", "candidate_prefix": "text: "}
+    recipe["input"] |= {"prompt": "find: "}
+    recipe["output"]["candidate"] |= {"prompt": "text: "}
     with pytest.warns(UserWarning, match="a recipe takes its network alone") as said:
-        Recipe.of(recipe).model(tmp_path / "tokenizers")
+        build_model(Recipe.of(recipe), tmp_path / "tokenizers")
     assert [str(one.message) for one in said] == [alone]
     (folder / "modules.json").write_text(json.dumps(lines[:2]))
-    Recipe.of(recipe).model(tmp_path / "tokenizers")  # nothing is left out, and nothing is said
+    build_model(Recipe.of(recipe), tmp_path / "tokenizers")  # nothing is left out, and nothing is said

@@ -17,11 +17,13 @@ from tests.texts import small_reader, without_dropout
 from twofold.data.conll import check_tree
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.words import MOST_TREE_WORDS
 from twofold.errors import TwofoldError
-from twofold.layers.windows import read_windows
+from twofold.inputs import INPUT
+from twofold.inputs.text import Tokens
+from twofold.inputs.words import Words
 from twofold.metrics import evaluate
 from twofold.model import Model
+from twofold.outputs.tree import MOST_TREE_WORDS, TreeOutput
 from twofold.results import Tree
 from twofold.types import Batch, Encoder, Hidden
 
@@ -40,11 +42,12 @@ class Alone(Encoder):
         self.batches = 0
 
     def forward(self, batch: Batch) -> Hidden:
-        self.longest = max(self.longest, int(batch.mask.sum(1).max()))
+        read = batch.read(Tokens)
+        self.longest = max(self.longest, int(read.mask.sum(1).max()))
         self.batches += 1
-        states = self.embedding(batch.tokens)
-        summary = (states * batch.mask[..., None]).sum(1) / batch.mask.sum(1, keepdim=True)
-        return Hidden(batch.mask, states, summary)
+        states = self.embedding(read.tokens)
+        summary = (states * read.mask[..., None]).sum(1) / read.mask.sum(1, keepdim=True)
+        return Hidden(read.mask, states, summary)
 
 
 @pytest.fixture
@@ -56,14 +59,13 @@ def unheard() -> Iterator[None]:
 
 
 def tagger(tokenizer: TextTokenizer, reads: str = "transformer", **settings: Any) -> Model:
-    names = ("B-N", "I-N", "O")
     how = without_dropout(encoder(reads, **settings)), decoder("tags", dropout=0.0)
-    return small_reader(tokenizer, *how, "tags", classes={"main": names})
+    return small_reader(tokenizer, *how, {"names": ["B-N", "I-N", "O"]})
 
 
 def parser(tokenizer: TextTokenizer, **settings: Any) -> Model:
     how = without_dropout(encoder("transformer")), decoder("tree", width=8, relation_width=4, dropout=0.0)
-    return small_reader(tokenizer, *how, ("heads", "relations"), classes={"main": ("left", "root")}, **settings)
+    return small_reader(tokenizer, *how, {"names": ["left", "root"]}, settings)
 
 
 def backwards(words: list[str]) -> Row:
@@ -73,17 +75,22 @@ def backwards(words: list[str]) -> Row:
     return Row("rows:1", {"text": words, "tags": ["O"] * len(words), "heads": heads, "relations": relations})
 
 
-def test_windows_of_tokens_that_see_no_neighbour_give_the_states_of_one_pass(tokenizer: TextTokenizer) -> None:
-    field, reads = tagger(tokenizer).source, Alone(len(tokenizer))
-    batch = field.batch(field.items([Row("", {"text": words}) for words in (LONG, ["one"], LONG[:50])]).ids)
-    assert batch.windows is not None
-    whole = reads(replace(batch, windows=None))
+@pytest.mark.usefixtures("unheard")
+def test_windows_of_tokens_that_see_no_neighbour_give_the_states_of_one_pass(
+    tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twofold.inputs.words.READ_TOKENS", 100)
+    source, reads = tagger(tokenizer).input, Alone(len(tokenizer))
+    read = source.batch(source.items([Row("", {"text": sentence}) for sentence in (LONG, ["one"], LONG[:50])]))
+    assert isinstance(read, Words)
+    assert read.windows is not None
+    whole = reads(Batch({INPUT: replace(read, windows=None)}))
     reads.longest = reads.batches = 0
-    stitched = read_windows(reads, batch, batch.windows, 100)
+    stitched = read.encode(reads, Batch({INPUT: read}))
     assert reads.longest <= LIMIT
-    assert reads.batches == -(-len(batch.windows.rows) // (100 // LIMIT))
-    assert torch.equal(stitched.mask, batch.mask)
-    assert torch.equal(stitched.need("states")[batch.mask], whole.need("states")[batch.mask])
+    assert reads.batches == -(-len(read.windows.rows) // (100 // LIMIT))
+    assert torch.equal(stitched.mask, read.mask)
+    assert torch.equal(stitched.need("states")[read.mask], whole.need("states")[read.mask])
     torch.testing.assert_close(stitched.need("summary")[1], whole.need("summary")[1])
 
 
@@ -109,7 +116,7 @@ def test_every_word_of_a_long_sentence_gets_a_tag(tokenizer: TextTokenizer, read
 def test_no_window_is_longer_than_the_positions_that_an_encoder_has(tokenizer: TextTokenizer) -> None:
     model = tagger(tokenizer, positions="learned")
     with pytest.raises((IndexError, RuntimeError)):
-        model.encoder(Batch(torch.ones(1, LIMIT + 2, dtype=torch.long), torch.ones(1, LIMIT + 2, dtype=torch.bool)))
+        model.encoder(Batch({INPUT: Tokens(torch.ones(1, LIMIT + 2).long(), torch.ones(1, LIMIT + 2).bool())}))
     with pytest.warns(UserWarning, match=WINDOWS):
         assert len(model.predict([LONG])[0].output.tags) == len(LONG)
 
@@ -139,7 +146,7 @@ def test_an_evaluation_counts_every_word_of_a_long_sentence(tokenizer: TextToken
     model = tagger(tokenizer) if of == "tags" else parser(tokenizer)
     row = backwards(LONG)
     with pytest.warns(UserWarning, match=WINDOWS):
-        batch = model.batch_of([row])
+        batch = model.batch([row.values])
     assert model.counts(batch)["main"] == len(LONG)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("default")
@@ -158,7 +165,7 @@ def test_an_evaluation_counts_every_word_of_a_long_sentence(tokenizer: TextToken
 def test_a_label_beside_tags_is_told_from_the_whole_sentence(tokenizer: TextTokenizer) -> None:
     for pooling in ("mean", "summary", "first", "max", "attention"):
         parts = without_dropout(encoder("transformer")), decoder("tags"), decoder("label", pooling=pooling)
-        model = small_model(tokenizer, *parts, frame=True)
+        model = small_model(tokenizer, *parts)
         row = Row("rows:1", {"source": LONG, "tags": ["O"] * len(LONG), "label": "few"})
         assert model.predict([LONG], decoder="main1")[0].output in ("few", "many")
         report = evaluate(model, [row])
@@ -176,9 +183,9 @@ def test_a_sentence_of_5000_words_is_tagged_and_a_tree_of_too_many_refused(token
 
 
 def test_gold_heads_beyond_the_cut_do_not_count_in_training_and_do_in_an_evaluation(tokenizer: TextTokenizer) -> None:
-    field = parser(tokenizer).targets["main"]
-    row = backwards(LONG)
-    (learned,), judged = field.encode([row]).ids, field.numbers(row)
+    output, row = parser(tokenizer).outputs["main"], backwards(LONG)
+    assert isinstance(output, TreeOutput)
+    (learned,), (judged,) = output.encode([row]).ids, output.values([row])
     assert len(judged) == 2 * len(LONG) > len(learned)
     assert learned[-2] < 0
     assert min(judged) >= 0

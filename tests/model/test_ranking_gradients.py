@@ -13,10 +13,12 @@ from torch import Tensor
 
 from tests.conftest import decoder, encoder
 from tests.rankers import GIVEN, PAIRS, batch_of, gradients, small_ranker
-from twofold.config import DecoderPart
-from twofold.data.ranking_batches import RankingBatch
 from twofold.data.tokenizer import TextTokenizer
-from twofold.model import Ranker, RankingLoss
+from twofold.decoders import DecoderConfig
+from twofold.losses import LossConfig, in_batch, kl, margin_mse
+from twofold.model import Ranker
+from twofold.training.gradient_caching import GradientCaching
+from twofold.types import Batch
 
 RANKERS = {
     "bi": decoder("bi", pooling="attention", normalize="candidates"),
@@ -25,25 +27,26 @@ RANKERS = {
     "poly-multihead": decoder("poly", attention="multihead", heads=2, normalize="none"),
     "cross": decoder("cross", output_scale=2.0),
 }
-TEACHERS = {
-    "labels": RankingLoss(),
-    "margins": RankingLoss(teacher="margin_mse", teacher_weight=0.5),
-    "shares": RankingLoss(teacher="kl", teacher_weight=2.0, label_weight=0.25, temperature=1.5),
+Losses = tuple[LossConfig, ...]
+LOSSES: dict[str, Losses] = {
+    "labels": (in_batch.Config(),),
+    "margins": (in_batch.Config(), margin_mse.Config(weight=0.5)),
+    "shares": (in_batch.Config(weight=0.25), kl.Config(weight=2.0, temperature=1.5)),
+    "teacher alone": (kl.Config(),),
 }
 each_ranker = pytest.mark.parametrize("ranks", RANKERS.values(), ids=RANKERS)
 LARGE = 1 << 20
 Gradients = dict[str, Tensor]
 
 
-def learning(tokenizer: TextTokenizer, ranks: DecoderPart, dropout: float = 0.0, **settings: Any) -> Ranker:
+def learning(tokenizer: TextTokenizer, ranks: DecoderConfig, dropout: float = 0.0, **settings: Any) -> Ranker:
     return small_ranker(tokenizer, encoder("transformer", dropout=dropout, layers=1), ranks, **settings).train()
 
 
-def learned(ranker: Ranker, batch: RankingBatch, chunk: int, memory: int, seed: int = 0) -> tuple[float, Gradients]:
+def learned(ranker: Ranker, batch: Batch, chunk: int, memory: int, seed: int = 0) -> tuple[float, Gradients]:
     """The loss and the gradients that a training step would see."""
-    ranker.chunk_tokens, ranker.memory_tokens = chunk, memory
     torch.manual_seed(seed)
-    loss = ranker.backward(batch, ranker.counts(batch))["main"]
+    loss = GradientCaching(chunk, memory).backward(ranker, batch, 1 / len(batch))
     assert loss.count == len(batch)
     return float(loss.sum), gradients(ranker)
 
@@ -62,7 +65,7 @@ def check_same(found: tuple[float, Gradients], expected: tuple[float, Gradients]
 
 @each_ranker
 def test_reading_twice_gives_the_gradients_of_reading_once_with_dropout(
-    tokenizer: TextTokenizer, ranks: DecoderPart
+    tokenizer: TextTokenizer, ranks: DecoderConfig
 ) -> None:
     ranker = learning(tokenizer, ranks, dropout=0.3)
     batch = batch_of(ranker, GIVEN)
@@ -72,13 +75,13 @@ def test_reading_twice_gives_the_gradients_of_reading_once_with_dropout(
 
 
 @each_ranker
-@pytest.mark.parametrize("separate", [False, True])
-def test_the_size_of_the_pieces_does_not_change_the_gradients(
-    tokenizer: TextTokenizer, ranks: DecoderPart, separate: bool
+@pytest.mark.parametrize("two_towers", [False, True])
+def test_the_size_of_the_chunks_does_not_change_the_gradients(
+    tokenizer: TextTokenizer, ranks: DecoderConfig, two_towers: bool
 ) -> None:
-    if separate and ranks is RANKERS["cross"]:
+    if two_towers and ranks is RANKERS["cross"]:
         pytest.skip("both sides are read as one")
-    ranker = learning(tokenizer, ranks, separate=separate)
+    ranker = learning(tokenizer, ranks, two_towers=two_towers)
     batch = batch_of(ranker, GIVEN)
     loss = ranker.loss(batch)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -87,31 +90,31 @@ def test_the_size_of_the_pieces_does_not_change_the_gradients(
         check_same(learned(ranker, batch, chunk, memory), plain)
 
 
-@pytest.mark.parametrize("loss", TEACHERS.values(), ids=TEACHERS)
+@pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("kind", ["bi", "poly-first"])
 def test_given_negatives_and_a_teacher_are_learned_from_within_bounded_memory_too(
-    tokenizer: TextTokenizer, kind: str, loss: RankingLoss, monkeypatch: pytest.MonkeyPatch
+    tokenizer: TextTokenizer, kind: str, losses: Losses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranker = learning(tokenizer, RANKERS[kind], loss=loss)
+    ranker = learning(tokenizer, RANKERS[kind], losses=losses)
     batch = batch_of(ranker, GIVEN)
     plain = ranker.loss(batch)
     plain.backward()  # type: ignore[no-untyped-call]
     expected = (plain.item() * len(batch), gradients(ranker))
     check_same(learned(ranker, batch, 20, 0), expected)
     for block in (1, 100):  # contexts one by one, or some at a time
-        monkeypatch.setattr("twofold.model.ranking.BLOCK", block)
+        monkeypatch.setattr("twofold.model.representation.BLOCK", block)
         check_same(learned(ranker, batch, 20, 0), expected)
         check_same(learned(ranker, batch, LARGE, LARGE), expected)
 
 
 @each_ranker
-def test_gradients_of_two_batches_add_up(tokenizer: TextTokenizer, ranks: DecoderPart) -> None:
+def test_gradients_of_two_batches_add_up(tokenizer: TextTokenizer, ranks: DecoderConfig) -> None:
     ranker = learning(tokenizer, ranks, dropout=0.3)
     found = []
     for memory in (LARGE, 0):
-        ranker.chunk_tokens, ranker.memory_tokens = 20, memory
+        caching = GradientCaching(20, memory)
         torch.manual_seed(3)
-        losses = [ranker.backward(batch_of(ranker, rows), {"main": 5})["main"] for rows in (PAIRS[:2], PAIRS[2:])]
+        losses = [caching.backward(ranker, batch_of(ranker, rows), 1 / 5) for rows in (PAIRS[:2], PAIRS[2:])]
         found.append((sum(float(loss.sum) for loss in losses), gradients(ranker)))
     check_same(found[1], found[0])
 
@@ -123,12 +126,12 @@ def test_only_a_batch_too_large_for_memory_is_read_twice(tokenizer: TextTokenize
     read: list[bool] = []
     ranker.encoder.register_forward_hook(lambda *_: read.append(torch.is_grad_enabled()))
     learned(ranker, batch, 20, LARGE)
-    pieces, once = len(read), all(read)
-    assert pieces > 2
+    chunks, once = len(read), all(read)
+    assert chunks > 2
     assert once
     read.clear()
     learned(ranker, batch, 20, 0)
-    assert read == [False] * pieces + [True] * pieces
+    assert read == [False] * chunks + [True] * chunks
     read.clear()
     learned(ranker, batch, LARGE, 0)
     assert read == ([True] if kind == "cross" else [False, False, True, True])
@@ -157,10 +160,11 @@ def cross_entropy(right: float, wrong: Sequence[float]) -> float:
     return most - right + math.log(math.fsum(math.exp(one - most) for one in (right, *wrong)))
 
 
-def teacher_loss(loss: RankingLoss, own: Sequence[float], teacher: Sequence[float]) -> float:
-    if loss.teacher == "margin_mse":
+def teacher_loss(loss: LossConfig, own: Sequence[float], teacher: Sequence[float]) -> float:
+    if isinstance(loss, margin_mse.Config):
         gaps = [(own[0] - mine - (teacher[0] - theirs)) ** 2 for mine, theirs in zip(own[1:], teacher[1:], strict=True)]
         return math.fsum(gaps) / len(gaps)
+    assert isinstance(loss, kl.Config)
     heat = loss.temperature
     logs = [-cross_entropy(one / heat, [other / heat for other in own if other is not one]) for one in own]
     wanted = [-cross_entropy(one / heat, [other / heat for other in teacher if other is not one]) for one in teacher]
@@ -169,7 +173,7 @@ def teacher_loss(loss: RankingLoss, own: Sequence[float], teacher: Sequence[floa
 
 def expected_loss(ranker: Ranker, rows: Sequence[Mapping[str, Any]], scale: float) -> float:
     """The sum over all rows, from the scores of their texts."""
-    config, total = ranker.config.loss, 0.0
+    total = 0.0
     responses = [(row["response"], row["context"]) for row in rows]
     everything = responses + [(text, None) for row in rows for text in row.get("negatives", [])]
     texts = [text for text, _ in everything]
@@ -181,10 +185,12 @@ def expected_loss(ranker: Ranker, rows: Sequence[Mapping[str, Any]], scale: floa
             for place, (text, owner) in enumerate(everything)
             if place != number and key(text) != key(response) and (owner is None or key(owner) != key(context))
         ]
-        total += config.label_weight * cross_entropy(scores[number], wrong)
-        if config.teacher != "none" and "scores" in row:
-            own = [scores[texts.index(text)] for text in (response, *row["negatives"])]
-            total += config.teacher_weight * teacher_loss(config, own, row["scores"])
+        for loss in ranker.config.losses:
+            if not loss.needs_teacher:
+                total += loss.weight * cross_entropy(scores[number], wrong)
+            elif "scores" in row:
+                given = [scores[texts.index(text)] for text in (response, *row["negatives"])]
+                total += loss.weight * teacher_loss(loss, given, row["scores"])
     return total
 
 
@@ -196,10 +202,10 @@ REPEATED: list[dict[str, Any]] = [
 """The first context again, and the fourth response, which is given as wrong to its own row too."""
 
 
-@pytest.mark.parametrize("loss", TEACHERS.values(), ids=TEACHERS)
+@pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize(("kind", "scale"), [("bi", 1.0), ("poly", 1.0), ("poly-first", 2.0), ("poly-multihead", 1.0)])
-def test_a_loss_is_that_of_a_loop(tokenizer: TextTokenizer, kind: str, scale: float, loss: RankingLoss) -> None:
-    ranker = learning(tokenizer, RANKERS[kind], loss=loss).eval()
+def test_a_loss_is_that_of_a_loop(tokenizer: TextTokenizer, kind: str, scale: float, losses: Losses) -> None:
+    ranker = learning(tokenizer, RANKERS[kind], losses=losses).eval()
     expected = expected_loss(ranker, REPEATED, scale)
     batch = batch_of(ranker, REPEATED)
     assert ranker.losses(batch)["main"].sum.item() == pytest.approx(expected, rel=1e-5)
@@ -210,17 +216,19 @@ def test_the_loss_of_a_cross_encoder_is_that_of_a_loop(tokenizer: TextTokenizer)
     ranker = learning(tokenizer, RANKERS["cross"]).eval()
     batch = batch_of(ranker, GIVEN, drawn=2)
     texts = [row["response"] for row in GIVEN] + [text for row in GIVEN for text in row.get("negatives", [])]
-    assert batch.drawn is not None
+    drawn = ranker.target_of(batch).drawn
+    assert drawn is not None
     expected = 0.0
-    for row, drawn in zip(GIVEN, batch.drawn.tolist(), strict=True):
-        pairs = [(row["context"], text) for text in (row["response"], *(texts[one] for one in drawn))]
+    for row, numbers in zip(GIVEN, drawn.tolist(), strict=True):
+        pairs = [(row["context"], text) for text in (row["response"], *(texts[number] for number in numbers))]
         right, *wrong = (2 * ranker.score_pairs(pairs)).tolist()
         expected += cross_entropy(right, wrong)
     assert ranker.losses(batch)["main"].sum.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_what_may_be_as_right_as_the_response_is_not_wrong(tokenizer: TextTokenizer) -> None:
-    allowed = batch_of(learning(tokenizer, RANKERS["bi"]), REPEATED).allowed
+    ranker = learning(tokenizer, RANKERS["bi"])
+    allowed = ranker.target_of(batch_of(ranker, REPEATED)).mask.numpy()
     masked = {(row, column) for row, column in np.argwhere(~allowed).tolist()}
     # Seven responses, then the negatives of rows 0 (two), 1 (one), 3 (three) and 6 (three).
     contexts, responses = {(0, 5), (5, 0)}, {(3, 6), (6, 3)}

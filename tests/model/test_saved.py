@@ -45,7 +45,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def test_settings_that_are_not_what_was_saved_are_refused_unless_somebody_says_so(saved: Path) -> None:
     config = saved / "config.json"
-    config.write_text(config.read_text().replace('"max_target": ', '"max_target": 1', 1))
+    config.write_text(config.read_text().replace('"max_tokens": ', '"max_tokens": 1', 1))
     assert refusal(saved).startswith(f"{config}: damaged, or changed by hand")
     edit(saved, lambda about: None)
     twofold.load(saved, "cpu")
@@ -62,16 +62,16 @@ def test_a_loaded_model_predicts_what_the_saved_one_did(saved: Path, tokenizer: 
 def test_a_model_is_safetensors_and_json_and_nothing_else(tmp_path: Path, tokenizer: TextTokenizer) -> None:
     own = TextTokenizer.train(TEXTS, TokenizerConfig(size=40))
     model = small_model(tokenizer, encoder("transformer"), decoder("rnn"), decoder("transformer"))
-    Model(model.config, {"source": tokenizer, "main": tokenizer, "main1": own}).save_pretrained(tmp_path / "model")
+    Model(model.config, {"input": tokenizer, "main": tokenizer, "main1": own}).save_pretrained(tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").iterdir()}
-    assert names == {"model.safetensors", "config.json", "tokenizer.source.json", "tokenizer.main1.json"}
+    assert names == {"model.safetensors", "config.json", "tokenizer.input.json", "tokenizer.main1.json"}
     for name in names - {"model.safetensors"}:
         json.loads((tmp_path / "model" / name).read_bytes())
     tensors = storage.read_tensors(tmp_path / "model" / "model.safetensors", "")
     assert {name.split(".")[0] for name in tensors} == {"encoder", "decoders"}
     assert {name.split(".")[1] for name in tensors if name.startswith("decoders.")} == {"main", "main1"}
     loaded = twofold.load(tmp_path / "model")
-    assert loaded.targets["main1"].tokenizer.to_json() == own.to_json()
+    assert loaded.tokenizers["main1"].to_json() == own.to_json()
 
 
 def test_a_tied_tensor_is_saved_once_and_stays_tied(tmp_path: Path, tokenizer: TextTokenizer) -> None:
@@ -141,8 +141,8 @@ def garble(content: bytes) -> bytes:
         ("model.safetensors", garble),
         ("config.json", cut),
         ("config.json", garble),
-        ("tokenizer.source.json", cut),
-        ("tokenizer.source.json", garble),
+        ("tokenizer.input.json", cut),
+        ("tokenizer.input.json", garble),
     ],
 )
 def test_a_damaged_file_is_named(saved: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_named(saved: Path, name: str, damage: Callable[[bytes
 
 def test_the_tokenizer_of_another_model_is_refused_whatever_its_size(saved: Path) -> None:
     """Its ids would stand for other tokens than the weights have learned, and nothing else would tell."""
-    path = saved / "tokenizer.source.json"
+    path = saved / "tokenizer.input.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     vocabulary = content["model"]["vocab"]
     first, second = list(vocabulary)[-2:]
@@ -163,7 +163,7 @@ def test_the_tokenizer_of_another_model_is_refused_whatever_its_size(saved: Path
     twofold.load(saved, "cpu")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.source.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.input.json"])
 def test_a_missing_file_is_named(saved: Path, name: str) -> None:
     (saved / name).unlink()
     assert refusal(saved).startswith(f"{saved / name}: no such file")
@@ -172,17 +172,18 @@ def test_a_missing_file_is_named(saved: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda about: about.update(format=99), ": saved in format 99, this version reads 1; update twofold"),
+        (lambda about: about.update(format=99), ": saved in format 99, this version reads 2; update twofold"),
+        (lambda about: about.update(format=1), ": saved in format 1, this version reads 2; train it anew"),
         (lambda about: about.pop("format"), ": saved in format None"),
         (lambda about: about.pop("model"), "/config.json: model"),
         (lambda about: about.pop("tokenizers"), "/config.json: tokenizers"),
         (
             lambda about: about["tokenizers"].pop("main"),
-            "/config.json: must name a tokenizer file for each of main, source",
+            "/config.json: must name a tokenizer file for each of input, main",
         ),
         (
             lambda about: about["tokenizers"].update(main="../x.json"),
-            "/config.json: must name a tokenizer file for each of main, source",
+            "/config.json: must name a tokenizer file for each of input, main",
         ),
         (lambda about: about["tokenizers"].update(other="../x.json"), "/config.json: "),
         (lambda about: about["model"]["encoder"].update(widht=3), "/config.json: model.encoder has no 'widht'"),
@@ -256,10 +257,10 @@ def test_a_part_outside_twofold_is_loaded_only_when_allowed(saved: Path, own_par
     "change",
     [
         lambda model, kind: model["encoder"].update(kind=kind),
-        lambda model, kind: model["decoders"]["main"]["part"].update(kind=kind),
-        lambda model, kind: model["decoders"]["main"]["part"].update(kind="cross", compare={"kind": kind}),
-        lambda model, kind: model.update(encoder={"kind": kind}, decoders=[]),
-        lambda model, kind: model.update(encoder={"kind": kind}, decoders=None),
+        lambda model, kind: model["tasks"]["main"]["decoder"].update(kind=kind),
+        lambda model, kind: model["tasks"]["main"]["decoder"].update(kind="cross", compare={"kind": kind}),
+        lambda model, kind: model.update(encoder={"kind": kind}, tasks=[]),
+        lambda model, kind: model.update(encoder={"kind": kind}, tasks=None),
     ],
 )
 def test_no_code_outside_twofold_runs_unasked(
@@ -275,6 +276,6 @@ def test_saving_takes_the_place_of_an_older_model_as_a_whole(saved: Path, tokeni
     (saved / "left over").write_text("from an older model")
     other = small_model(tokenizer, encoder("transformer"), decoder("rnn"), seed=3)
     other.save_pretrained(saved)
-    assert {path.name for path in saved.iterdir()} == {"model.safetensors", "config.json", "tokenizer.source.json"}
+    assert {path.name for path in saved.iterdir()} == {"model.safetensors", "config.json", "tokenizer.input.json"}
     loaded = twofold.load(saved)
     assert all(torch.equal(one, unique_tensors(other)[name]) for name, one in unique_tensors(loaded).items())

@@ -58,6 +58,7 @@ def change(folder: Path, path: str, value: Any) -> None:
 
 MAKE: dict[str, Callable[[TextTokenizer], Any]] = {
     "texts": lambda t: small_model(t, encoder("transformer"), decoder("transformer")),
+    "wide": lambda t: small_model(t, encoder("transformer", width=128, layers=1), decoder("transformer")),
     "rnn": lambda t: small_model(t, encoder("rnn"), decoder("label")),
     "backbone": lambda t: small_ranker(t, encoder("pretrained"), decoder("poly")),
     "images": lambda t: small_image_model(t, encoder("vit"), decoder("attention_rnn")),
@@ -81,13 +82,13 @@ def models(tokenizer: TextTokenizer, tmp_path_factory: pytest.TempPathFactory) -
         ("texts", "encoder.width"),
         ("texts", "encoder.layers"),
         ("texts", "encoder.feed_forward"),
-        ("texts", "decoders.main.part.layers"),
+        ("texts", "tasks.main.decoder.layers"),
         ("rnn", "encoder.layers"),
         ("rnn", "encoder.embedding"),
         ("backbone", "encoder.architecture.num_hidden_layers"),
         ("backbone", "encoder.architecture.hidden_size"),
         ("backbone", "encoder.architecture.vocab_size"),
-        ("backbone", "decoder.codes"),
+        ("backbone", "tasks.main.decoder.codes"),
         ("images", "encoder.width"),
         ("images", "encoder.patch"),
     ],
@@ -101,9 +102,11 @@ def test_a_size_that_is_not_that_of_the_weights_is_refused(
 
 
 def test_a_table_that_is_not_saved_is_bounded_too(models: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(models / "texts", tmp_path / "spoilt"))
-    change(folder, "model.max_source", 10**9)  # sinusoids of that many places
+    folder = Path(shutil.copytree(models / "wide", tmp_path / "spoilt"))
+    change(folder, "model.input.max_tokens", 10**6)  # sinusoids of that many places
     assert "its settings ask for" in refused(folder)
+    change(folder, "model.input.max_tokens", 10**9)
+    assert "model.input: max_tokens must be at most 1,000,000, not 1000000000" in refused(folder)
 
 
 def test_a_number_of_labels_that_would_all_be_named_is_refused(models: Path, tmp_path: Path) -> None:

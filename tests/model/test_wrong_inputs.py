@@ -14,8 +14,8 @@ from twofold.model import Model
 
 
 def model_of(writes: str, tokenizer: TextTokenizer) -> Model:
-    frame = writes in ("label", "tags")
-    return small_model(tokenizer, encoder("rnn" if not frame else "transformer"), decoder(writes), frame=frame)
+    reads = "rnn" if writes == "attention_rnn" else "transformer"
+    return small_model(tokenizer, encoder(reads), decoder(writes))
 
 
 each = pytest.mark.parametrize("writes", ["attention_rnn", "label", "tags"])

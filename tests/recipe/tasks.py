@@ -23,8 +23,9 @@ def pairs(rows: int, seed: int, words: int = WORDS) -> list[dict[str, str]]:
 def recipe(rows: str | Path, ranks: str = "bi", /, **changes: Any) -> dict[str, Any]:
     """A ranking recipe, as plain values, that trains in seconds; changes are merged section by section."""
     content: dict[str, Any] = {
-        "data": {"train": str(rows), "max_context": 12, "max_candidate": 8},
-        "tokenizer": {"size": 90},
+        "data": {"train": str(rows)},
+        "input": {"max_tokens": 12, "tokenizer": {"size": 90}},
+        "output": {"candidate": {"max_tokens": 8}},
         "encoder": dict(SMALL_ENCODER),
         "decoder": {"kind": ranks, **({"codes": 4} if ranks == "poly" else {})},
         "train": {"max_steps": 4, "batch_rows": 16, "learning_rate": 3e-3, "log_every": 1},

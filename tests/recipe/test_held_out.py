@@ -17,7 +17,7 @@ from twofold.recipe.file import read_yaml
 
 TINY = [
     "encoder={kind: transformer, width: 16, layers: 1, heads: 2}",
-    "tokenizer.size=90",
+    "input.tokenizer.size=90",
     "train.max_steps=1",
     "train.candidates=4",
 ]
@@ -33,12 +33,14 @@ def recipe_of(kind: str, folder: Path, held_out: int) -> dict[str, Any]:
         return small_recipe(write_jsonl(folder / "rows.jsonl", made.numbers(40, 1)), data={"held_out": held_out})
     if kind == "ranking":
         content = small_recipe(own_pairs(folder), "transformer", "bi")
+        del content["output"]  # its limit is one of texts that are written
         return {**content, "data": {"train": own_pairs(folder), "held_out": held_out}, "train": {"max_steps": 1}}
     for number in range(10):
         Image.fromarray(some_image(8, 8, number)).save(folder / f"{number}.png")
     rows = [{"image": f"{number}.png", "label": "ab"[number % 2]} for number in range(10)]
     return {
-        "data": {"train": write_jsonl(folder / "rows.jsonl", rows), "target": "label", "held_out": held_out // 4},
+        "data": {"train": write_jsonl(folder / "rows.jsonl", rows), "held_out": held_out // 4},
+        "target": "label",
         "encoder": {"kind": "convnet", **SMALL["convnet"]},
         "decoder": {"kind": "label"},
         "train": {"max_steps": 1},

@@ -25,6 +25,7 @@ from tests.images import (
 )
 from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ def test_colors_and_shapes_are_named(
         table,
         reads,
         writes,
-        data={"prefix": 0.5 * prefix},
+        output={"prefix": 0.5 * prefix},
         encoder={"prefix": True} if prefix else {},
         train={"max_steps": steps, "batch_rows": 16, "learning_rate": rate},
     )
@@ -94,13 +95,15 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, 
     augment = {"flip": True, "scale": [0.8, 1.4], "color": 0.2, "crop": [12, 14]}
     if task == "squares":
         folder = write_files(tmp_path / "p", {**squares_files(8), **squares_files(5, 8, side=20)})
-        recipe = segmenting(folder, decoder={"dropout": 0.2}, data={"augment": augment, "held_out": 2}, train=SETTINGS)
+        recipe = segmenting(
+            folder, decoder={"dropout": 0.2}, input={"augment": augment}, data={"held_out": 2}, train=SETTINGS
+        )
     else:
-        data = {"augment": augment, "held_out": 2, "prefix": 0.6}
+        changes = {"input": {"augment": augment}, "data": {"held_out": 2}, "output": {"prefix": 0.6}}
         table, reads = write_shapes(tmp_path / "p", 11), {"prefix": True, "dropout": 0.1}
-        recipe = captioning(table, "vit", "transformer", encoder=reads, data=data, train=SETTINGS)
+        recipe = captioning(table, "vit", "transformer", encoder=reads, train=SETTINGS, **changes)
     parts, whole = stopped_and_whole(tmp_path, recipe, 5)
-    for name in ("model/model.safetensors", "checkpoints/*/model.safetensors", "checkpoints/*/mean.safetensors"):
+    for name in ("model/model.safetensors", "checkpoints/*/model.safetensors", "checkpoints/*/ema.safetensors"):
         (one,), (other,) = parts.glob(name), whole.glob(name)
         first, second = load_file(one), load_file(other)
         assert first.keys() == second.keys()
@@ -116,9 +119,10 @@ def test_one_encoder_may_paint_and_describe(tmp_path: Path) -> None:
     (folder / "rows.tsv").write_text("image\tmask\tsaid\n" + "".join(lines))
     recipe = segmenting(folder / "rows.tsv")
     del recipe["decoder"]
+    captions = {"kind": "captions", "column": ["said"]}
     recipe["decoders"] = {
-        "paint": {"kind": "unet", "target": "mask"},
-        "say": {"kind": "rnn", "embedding": 8, "width": 8, "target": ["said"], "weight": 0.5},
+        "paint": {"kind": "unet", "output": recipe.pop("output")},
+        "say": {"kind": "rnn", "embedding": 8, "width": 8, "output": captions, "weight": 0.5},
     }
     train(Recipe.of(recipe), tmp_path / "run")
     assert {"loss_paint", "loss_say"} <= read_log(tmp_path / "run")[-1].keys()
@@ -145,7 +149,9 @@ def test_images_of_any_size_are_learned_from(tmp_path: Path, size: tuple[int, in
 def test_masks_of_which_no_pixel_counts_teach_nothing(tmp_path: Path) -> None:
     void = {f"masks/{n:03}.png": encoded(np.full((SIDE, SIDE), 9, np.uint8)) for n in range(3)}
     folder = write_files(tmp_path / "p", {**squares_files(4), **void})
-    train(Recipe.of(segmenting(folder, data={"ignore": 9}, train={"batch_rows": 1, "max_steps": 4})), tmp_path / "run")
+    train(
+        Recipe.of(segmenting(folder, output={"ignore": 9}, train={"batch_rows": 1, "max_steps": 4})), tmp_path / "run"
+    )
     losses = sorted(line["loss"] for line in read_log(tmp_path / "run")[1:])
     assert losses[:3] == [0, 0, 0] < losses[3:]
 
@@ -164,14 +170,13 @@ def test_held_out_images_judge_and_are_not_learned_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"data": {"classes": []}}, "the decoder 'unet' paints masks; name their classes: data.classes"),
-        ({"data": {"classes": ["a", "a"]}}, "recipe.data: classes: a name stands twice"),
-        ({"data": {"classes": [str(n) for n in range(300)]}}, "recipe.data: classes: from 1 to 255 names"),
-        ({"data": {"target": ["mask"]}}, "only an image's captions have many columns"),
-        ({"data": {"prefix": 0.5}}, "data.prefix needs an encoder that reads a text as well"),
-        ({"data": {"view": {"size": [0, 5]}}}, r"recipe.data.view: size \[0, 5\]"),
-        ({"data": {"view": {"broken": "ignore"}}}, "recipe.data.view.broken: 'ignore' is not known"),
-        ({"data": {"augment": {"flipp": True}}}, "recipe.data.augment has no 'flipp'; did you mean 'flip'?"),
+        ({"output": {"classes": []}}, "recipe.output: classes: name the classes of the masks: output.classes"),
+        ({"output": {"classes": ["a", "a"]}}, "recipe.output: classes: a name stands twice"),
+        ({"output": {"classes": [str(n) for n in range(300)]}}, "recipe.output: classes: from 1 to 255 names"),
+        ({"target": ["mask"]}, r"recipe.target: \['mask'\] is not a text; give one, not a list"),
+        ({"input": {"size": [0, 5]}}, r"recipe.input: size \[0, 5\]"),
+        ({"input": {"broken": "ignore"}}, "recipe.input.broken: 'ignore' is not known"),
+        ({"input": {"augment": {"flipp": True}}}, "recipe.input.augment has no 'flipp'; did you mean 'flip'?"),
         ({"data": {"held_out": 2, "dev": "x"}}, "give dev or held_out, not both"),
         ({"train": {"batch_rows": None}}, "batch_rows must be at least 1"),
         ({"encoder": {"kind": "rnn"}}, "recipe.encoder"),
@@ -182,6 +187,11 @@ def test_held_out_images_judge_and_are_not_learned_from(tmp_path: Path) -> None:
 def test_settings_that_do_not_fit_are_named_before_anything_is_read(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TwofoldError, match=said):
         Recipe.of(segmenting("none", **changes))
+
+
+def test_a_beginning_needs_an_encoder_that_reads_it() -> None:
+    with pytest.raises(TwofoldError, match=r"output\.prefix needs an encoder that reads a text as well"):
+        Recipe.of(captioning("none", output={"prefix": 0.5}))
 
 
 @pytest.mark.parametrize(
@@ -203,15 +213,15 @@ def test_a_decoder_that_does_not_fit_its_encoder_or_classes_is_one_line(
 def test_what_reads_a_beginning_is_started_from_with_its_own_tokens(tmp_path: Path) -> None:
     recipe = captioning(write_shapes(tmp_path / "a", 8), "vit", "transformer", encoder={"prefix": True})
     train(Recipe.of(recipe), tmp_path / "first")
-    first = twofold.load(tmp_path / "first", "cpu")
+    first: Any = twofold.load(tmp_path / "first", "cpu")
     other = write_shapes(tmp_path / "b", 8, name="rows.tsv")
     other.write_text(other.read_text().replace("a ", "one "))  # other words, perhaps as many tokens
     again = {**captioning(other, "vit", "transformer"), "encoder": str(tmp_path / "first")}
-    model: Any = Recipe.of(again).model(tmp_path / "tokenizers")
+    model: Any = build_model(Recipe.of(again), tmp_path / "tokenizers")
     assert model.tokenizers["main"].fingerprint() == first.tokenizers["main"].fingerprint()
     assert torch.equal(model.encoder.embedding.weight, first.encoder.embedding.weight)
-    labelled = {**again, "decoder": {"kind": "label"}, "data": {"train": str(other), "target": "caption"}}
-    labels: Any = Recipe.of(labelled).model(tmp_path / "tokenizers")  # nothing is begun where no text is written
+    labelled = {**again, "decoder": {"kind": "label"}, "output": {"column": "caption"}}
+    labels: Any = build_model(Recipe.of(labelled), tmp_path / "tokenizers")  # nothing is begun where no text is written
     assert not labels.tokenizers
     assert torch.equal(labels.encoder.norm.weight, first.encoder.norm.weight)
     assert torch.equal(labels.encoder.stem.weight, first.encoder.stem.weight)

@@ -31,11 +31,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "start=runs/rank_bi: no such model; train it first, with `twofold train rank_bi --",
         ),
         ("rank_distilled", "pairs.jsonl", "start=runs/rank_poly: no such model; train it first, with `twofold train"),
-        ("rank_own", "rows.jsonl", "no 'context' here; this row has a, b: name your column with data.context=..."),
+        ("rank_own", "rows.jsonl", "no 'context' here; this row has a, b: name your column with source=..."),
         ("rank_own", "rows.txt", "a text file has nothing else, a jsonl, tsv or csv file has columns"),
-        ("translate", "rows.jsonl", "no 'de' here; this row has a, b: name your column with data.source=..."),
-        ("pretrain_words", "rows.jsonl", "no 'context' here; this row has a, b: name your column with data.source=..."),
-        ("caption", "rows.jsonl", "data.images=... of your own (data.images=null leaves it out)"),
+        ("translate", "rows.jsonl", "no 'de' here; this row has a, b: name your column with source=..."),
+        ("pretrain_words", "rows.jsonl", "no 'context' here; this row has a, b: name your column with source=..."),
+        ("caption", "rows.jsonl", "input.folder=... of your own (input.folder=null leaves it out)"),
         ("rank_convai2", "pairs.jsonl", "data.dev=... of your own (data.dev=null leaves it out)"),
     ],
 )
@@ -60,10 +60,10 @@ def test_masks_of_other_classes_are_told_how_to_be_named(tmp_path: Path) -> None
     for number in range(4):
         Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(tmp_path / "own" / "images" / f"{number}.png")
         Image.fromarray(np.full((16, 16), 20 + number % 2, np.uint8)).save(tmp_path / "own" / "masks" / f"{number}.png")
-    own = ["data.train=own", "encoder.widths=[8, 8]", "train.max_steps=1", "data.augment={}"]
+    own = ["data.train=own", "encoder.widths=[8, 8]", "train.max_steps=1", "input.augment={}"]
     said = refusal("train", "segment_street", *own, "--out", "run")
-    assert said.endswith("name those of your masks with data.classes=[...], data.first_class=N and data.ignore=N")
-    own += ["data.classes=[grass, stone]", "data.first_class=20", "data.ignore=null"]
+    assert said.endswith("name those of your masks with output.classes=[...], output.first_class=N and output.ignore=N")
+    own += ["output.classes=[grass, stone]", "output.first_class=20", "output.ignore=null"]
     said = refusal("train", "segment_street", *own, "--out", "run")
     assert said.endswith("11 for 2 classes; give one for each, or decoder.class_weights=null")
     with pytest.warns(UserWarning, match="1 of 4 rows are held out"):

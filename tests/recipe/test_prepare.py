@@ -19,7 +19,9 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.model.load import load
-from twofold.recipe import RankingRecipe, prepare, train
+from twofold.recipe import Recipe, hard_negatives, train, training
+from twofold.recipe.build import build_model, cache_rows, split_rows
+from twofold.recipe.training_folder import PREPARED
 
 ROWS = [{"context": row["source"], "response": row["target"]} for row in made.numbers(60, seed=3)]
 # Contexts that come again with another response, and responses that differ only in case and blanks.
@@ -51,8 +53,13 @@ def similar(miner: Ranker) -> float:
     return float(values[gap : gap + 2].mean())
 
 
+def prepare(content: dict[str, Any], folder: Path) -> None:
+    """Make the rows that a recipe learns from, as before its training."""
+    training._prepared(Recipe.of(content), folder / PREPARED)
+
+
 def prepared(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "prepared.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (folder / PREPARED).read_text(encoding="utf-8").splitlines()]
 
 
 def mined(folder: Path, rows: list[dict[str, Any]], seed: int = 1, **settings: Any) -> list[dict[str, Any]]:
@@ -60,7 +67,7 @@ def mined(folder: Path, rows: list[dict[str, Any]], seed: int = 1, **settings: A
     folder.mkdir(exist_ok=True)
     path = write_jsonl(folder / "rows.jsonl", rows)
     made_of = recipe(path, mine={"model": str(folder.parent / "miner"), **settings}, train={"seed": seed})
-    RankingRecipe.of(made_of).prepare(folder)
+    prepare(made_of, folder)
     return prepared(folder)
 
 
@@ -160,8 +167,11 @@ def test_a_teacher_scores_every_right_response(tmp_path: Path, miner: Ranker) ->
         for number, row in enumerate(ROWS[:9])
     ]
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
-    settings = {"teacher": {"model": str(tmp_path / "miner"), "negatives": 3}, "loss": {"teacher": "kl"}}
-    RankingRecipe.of(recipe(path, **settings)).prepare(tmp_path)
+    settings = {
+        "teacher": {"model": str(tmp_path / "miner"), "negatives": 3},
+        "losses": [{"kind": "in_batch"}, {"kind": "kl"}],
+    }
+    prepare(recipe(path, **settings), tmp_path)
     for row in prepared(tmp_path):
         assert len(row["negatives"]) == 3
         assert not set(row["negatives"]) & set(row["response"])
@@ -180,7 +190,7 @@ def test_blocks_smaller_than_the_corpus_change_nothing(
 ) -> None:
     whole = mined(tmp_path / "a", ROWS, count=3, depth=20)
     for name, size in (("CORPUS", 7), ("CONTEXTS", 5), ("ROWS", 11)):
-        monkeypatch.setattr(prepare, name, size)
+        monkeypatch.setattr(hard_negatives, name, size)
     assert mined(tmp_path / "b", ROWS, count=3, depth=20) == whole
 
 
@@ -217,7 +227,9 @@ def teacher(tmp_path: Path, tokenizer: TextTokenizer) -> Ranker:
 
 
 def taught(rows: str | Path, folder: Path, how: str, **changes: Any) -> dict[str, Any]:
-    return recipe(rows, teacher={"model": str(folder / "teacher")}, loss={"teacher": how}, **changes)
+    return recipe(
+        rows, teacher={"model": str(folder / "teacher")}, losses=[{"kind": "in_batch"}, {"kind": how}], **changes
+    )
 
 
 def test_the_scores_are_the_teachers_own(tmp_path: Path, teacher: Ranker) -> None:
@@ -226,7 +238,7 @@ def test_the_scores_are_the_teachers_own(tmp_path: Path, teacher: Ranker) -> Non
         {"context": ["a", "b"], "candidates": ["p", "q", "r"], "label": 1},
     ]
     path = write_jsonl(tmp_path / "rows.jsonl", [*given, *ROWS[1:8]])
-    RankingRecipe.of(taught(path, tmp_path, "kl")).prepare(tmp_path)
+    prepare(taught(path, tmp_path, "kl"), tmp_path)
     found = prepared(tmp_path)
     assert found[0]["negatives"] == ["x", "12"]
     assert (found[1]["response"], found[1]["negatives"]) == ("q", ["p", "r"])
@@ -241,7 +253,7 @@ def test_the_scores_are_the_teachers_own(tmp_path: Path, teacher: Ranker) -> Non
 
 def test_a_teacher_scores_what_was_mined(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
     settings = taught(write_jsonl(tmp_path / "rows.jsonl", ROWS), tmp_path, "kl")
-    RankingRecipe.of({**settings, "mine": {"model": str(tmp_path / "miner"), "count": 2}}).prepare(tmp_path)
+    prepare({**settings, "mine": {"model": str(tmp_path / "miner"), "count": 2}}, tmp_path)
     for row in prepared(tmp_path):
         assert len(row["negatives"]) == 2
         own = teacher.score_pairs([(row["context"], text) for text in (row["response"], *row["negatives"])])
@@ -268,10 +280,11 @@ def test_a_student_comes_nearer_to_its_teacher(tmp_path: Path, teacher: Ranker, 
     settings = taught(
         path, tmp_path, how, decoder={"kind": kind}, train={"max_steps": 25, "batch_rows": 40, "learning_rate": 5e-3}
     )
-    settings["loss"]["label_weight"] = 0.0
-    made_of = RankingRecipe.of(settings)
+    settings["losses"][0]["weight"] = 0.0
+    made_of = Recipe.of(settings)
     torch.manual_seed(made_of.train.seed)
-    start = made_of.model(tmp_path / "tokenizers")
+    start = build_model(made_of, tmp_path / "tokenizers")
+    assert isinstance(start, Ranker)
     train(made_of, tmp_path / "run")
     rows = prepared(tmp_path / "run")
     before, after = distance(start, rows, how), distance(Ranker.from_pretrained(tmp_path / "run"), rows, how)
@@ -283,11 +296,11 @@ def test_a_student_comes_nearer_to_its_teacher(tmp_path: Path, teacher: Ranker, 
 
 def test_only_rows_that_are_learned_from_are_prepared(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
     settings = taught(write_jsonl(tmp_path / "rows.jsonl", ROWS), tmp_path, "kl", data={"held_out": 14, "rows": 15})
-    train(RankingRecipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
+    train(Recipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
     found = prepared(tmp_path / "run")
-    made_of = RankingRecipe.of(settings)
-    model = made_of.model(tmp_path / "run" / "tokenizers")
-    learned = made_of.split(made_of.cache(model), model).rows.tolist()
+    made_of = Recipe.of(settings)
+    model = build_model(made_of, tmp_path / "run" / "tokenizers")
+    learned = split_rows(made_of, cache_rows(made_of, model), model).rows.tolist()
     assert [number for number, row in enumerate(found) if "scores" in row] == learned
     assert len(found) == len(ROWS)
 
@@ -295,33 +308,35 @@ def test_only_rows_that_are_learned_from_are_prepared(tmp_path: Path, miner: Ran
 def test_columns_keep_their_names_in_the_prepared_file(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
     rows = [{"said": row["context"], "right": row["response"], "who": ["seven"], "more": 1} for row in ROWS[:20]]
     path = write_jsonl(tmp_path / "rows.jsonl", [*rows[:-1], {**rows[-1], "who": []}])
-    settings = taught(path, tmp_path, "kl", data={"context": "said", "response": "right", "preface": "who"})
-    train(RankingRecipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
+    columns = {"input": {"column": "said", "preface": "who"}, "output": {"candidate": {"column": "right"}}}
+    settings = taught(path, tmp_path, "kl", **columns)
+    train(Recipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
     found = prepared(tmp_path / "run")
     for row, given in zip(found, rows, strict=True):
         assert set(row) == {"said", "right", "who", "negatives", "scores"}
         assert (row["said"], row["right"]) == (given["said"], given["right"])
         own = teacher.score_pairs([([*row["who"], row["said"]], text) for text in (row["right"], *row["negatives"])])
         assert row["scores"] == pytest.approx(own.tolist(), abs=1e-5)
-    assert load(tmp_path / "run").config.context == "said"  # type: ignore[union-attr]
+    assert load(tmp_path / "run").config.input.columns() == ("said",)
 
 
 def test_what_a_failed_start_prepared_is_not_taken_for_another_recipes(tmp_path: Path, miner: Ranker) -> None:
     mined(tmp_path / "run", ROWS, count=4)
     path = write_jsonl(tmp_path / "rows.jsonl", ROWS)
-    train(RankingRecipe.of(recipe(path, mine={"model": str(tmp_path / "miner"), "count": 1})), tmp_path / "run")
+    train(Recipe.of(recipe(path, mine={"model": str(tmp_path / "miner"), "count": 1})), tmp_path / "run")
     found = prepared(tmp_path / "run")
     assert {len(row["negatives"]) for row in found} == {1}
 
 
 def test_a_training_may_start_from_another_models_weights(tmp_path: Path) -> None:
     path = write_pairs(tmp_path)
-    train(RankingRecipe.of(recipe(path, "poly")), tmp_path / "first")
+    train(Recipe.of(recipe(path, "poly")), tmp_path / "first")
     first = Ranker.from_pretrained(tmp_path / "first").state_dict()
-    begins = RankingRecipe.of(recipe(path, "poly", start=str(tmp_path / "first"))).model(tmp_path / "a").state_dict()
+    again = recipe(path, "poly", start=str(tmp_path / "first"))
+    begins = build_model(Recipe.of(again), tmp_path / "a").state_dict()
     assert all(torch.equal(begins[name], value) for name, value in first.items())
     more = recipe(path, "poly", start=str(tmp_path / "first"), decoder={"codes": 7})
-    begins = RankingRecipe.of(more).model(tmp_path / "b").state_dict()
+    begins = build_model(Recipe.of(more), tmp_path / "b").state_dict()
     assert begins["decoders.main.codes"].shape[0] == 7
     for name, value in first.items():
         assert name == "decoders.main.codes" or torch.equal(begins[name], value)
@@ -329,9 +344,11 @@ def test_a_training_may_start_from_another_models_weights(tmp_path: Path) -> Non
 
 def test_two_towers_both_start_from_the_weights_of_one(tmp_path: Path) -> None:
     path = write_pairs(tmp_path)
-    train(RankingRecipe.of(recipe(path)), tmp_path / "first")
+    train(Recipe.of(recipe(path)), tmp_path / "first")
     first = Ranker.from_pretrained(tmp_path / "first").encoder.state_dict()
-    model = RankingRecipe.of(recipe(path, start=str(tmp_path / "first"), separate=True)).model(tmp_path / "tokenizers")
+    both = recipe(path, start=str(tmp_path / "first"), two_towers=True)
+    model = build_model(Recipe.of(both), tmp_path / "tokenizers")
+    assert isinstance(model, Ranker)
     for tower in (model.encoder, model.candidate_encoder):
         assert all(torch.equal(tower.state_dict()[name], value) for name, value in first.items())
 
@@ -339,8 +356,8 @@ def test_two_towers_both_start_from_the_weights_of_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"width": 16}, {"layers": 2}, {"feed_forward": 32}])
 def test_a_start_from_another_encoder_is_refused(tmp_path: Path, change: dict[str, int]) -> None:
     path = write_pairs(tmp_path)
-    train(RankingRecipe.of(recipe(path)), tmp_path / "first")
-    other = RankingRecipe.of(recipe(path, start=str(tmp_path / "first"), encoder=change))
+    train(Recipe.of(recipe(path)), tmp_path / "first")
+    other = Recipe.of(recipe(path, start=str(tmp_path / "first"), encoder=change))
     with pytest.raises(
         TwofoldError, match=r"^start: .* does not fit: encoder\..* start from a model of the same encoder"
     ):
@@ -349,16 +366,18 @@ def test_a_start_from_another_encoder_is_refused(tmp_path: Path, change: dict[st
 
 def test_layers_that_have_no_place_are_not_lost_in_silence(tmp_path: Path) -> None:
     path = write_pairs(tmp_path)
-    train(RankingRecipe.of(recipe(path, encoder={"layers": 2})), tmp_path / "first")
+    train(Recipe.of(recipe(path, encoder={"layers": 2})), tmp_path / "first")
     shorter = recipe(path, start=str(tmp_path / "first"))
     with pytest.raises(TwofoldError, match=r"encoder\.blocks\.1\..*, not here.*start_anyway=true leaves these out"):
-        RankingRecipe.of(shorter).model(tmp_path / "a")
+        build_model(Recipe.of(shorter), tmp_path / "a")
     with pytest.warns(UserWarning, match=r"left out: encoder\.blocks\.1\."):
-        RankingRecipe.of({**shorter, "start_anyway": True}).model(tmp_path / "b")
+        build_model(Recipe.of({**shorter, "start_anyway": True}), tmp_path / "b")
 
 
 def test_the_tokens_of_the_other_model_come_along(tmp_path: Path) -> None:
-    train(RankingRecipe.of(recipe(write_pairs(tmp_path))), tmp_path / "first")
+    train(Recipe.of(recipe(write_pairs(tmp_path))), tmp_path / "first")
     other = write_jsonl(tmp_path / "other.jsonl", ROWS)
-    second = RankingRecipe.of(recipe(other, start=str(tmp_path / "first"))).model(tmp_path / "tokenizers")
-    assert second.tokenizer.fingerprint() == Ranker.from_pretrained(tmp_path / "first").tokenizer.fingerprint()
+    second = build_model(Recipe.of(recipe(other, start=str(tmp_path / "first"))), tmp_path / "tokenizers")
+    assert (
+        second.tokenizers["input"].fingerprint() == Ranker.from_pretrained(tmp_path / "first").tokenizer.fingerprint()
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from tests.recipe.tasks import read_log
 from tests.texts import recipe, repeated, write
 from twofold.data.batches import Moment
 from twofold.errors import TwofoldError
-from twofold.model import Model
+from twofold.inputs.text import Tokens
 from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model, cache_rows, training_rows
+from twofold.recipe.data import Split
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -35,7 +38,7 @@ def test_the_next_word_is_guessed_from_those_before_it(tmp_path: Path) -> None:
 
 def test_a_reply_of_another_is_told_while_words_are_guessed(tmp_path: Path) -> None:
     rows, dev = write(tmp_path, repeated, 300), write(tmp_path, repeated, 100, 2, "dev")
-    writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "target": "stranger"}}
+    writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "output": {"kind": "next_utterance"}}}
     train(Recipe.of(recipe(rows, {"source": ["text", "reply"]}, writes, max_steps=150)), tmp_path / "run")
     report = twofold.evaluate(tmp_path / "run", dev)
     assert report.metrics["tell.accuracy"] > 0.8
@@ -53,28 +56,32 @@ def test_several_files_are_learned_from_as_one(tmp_path: Path) -> None:
     for half, part in zip(halves, (lines[:50], lines[50:]), strict=True):
         half.write_text("".join(part))
     data = {"source": ["text", "reply"], "held_out": 20}
-    writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "target": "stranger"}}
+    writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "output": {"kind": "next_utterance"}}}
     for name, files in {"whole": one, "halves": [str(half) for half in halves]}.items():
-        content = recipe(one, {**data, "train": files}, writes, max_steps=4, evaluate_every=2)
+        content = recipe(one, data, writes, max_steps=4, evaluate_every=2)
+        content["data"]["train"] = files
         train(Recipe.of(content), tmp_path / name)
     assert [line.get("loss") for line in read_log(tmp_path / "halves")] == [
         line.get("loss") for line in read_log(tmp_path / "whole")
     ]
     with pytest.raises(TwofoldError, match=r"recipe\.data: train names no file"):
-        Recipe.of(recipe(one, {**data, "train": []}, writes))
+        Recipe.of({**content, "data": {"train": []}})
 
 
 def test_a_text_is_mended_after_noise(tmp_path: Path) -> None:
     rows = write(tmp_path, repeated)
     writes = {"kind": "transformer", "width": 32, "layers": 1, "heads": 2, "feed_forward": 64, "dropout": 0.0}
-    data = {"source": "text", "target": "text", "max_target": 24, "noise": {"mask": 0.4, "delete": 0.2}}
+    data: dict[str, Any] = {"source": "text", "target": "text"}
+    data |= {"output": {"max_tokens": 24, "noise": {"mask": 0.4, "delete": 0.2}}}
     made = Recipe.of(recipe(rows, data, writes, max_steps=80))
-    model = made.model(tmp_path / "tokenizers")
-    assert isinstance(model, Model)
-    learned = made.rows(made.cache(model), np.arange(200), model).batch(np.arange(50), Moment())
-    assert len({int(one) for one in learned.mask.sum(1)}) > 1  # some lost more than others
-    assert (learned.tokens == model.tokenizers["source"].mask).any()
-    assert learned.targets["main"].mask.sum(1).unique().numel() == 1  # what is written is whole
+    model = build_model(made, tmp_path / "tokenizers")
+    rows_read = training_rows(made, cache_rows(made, model), Split(np.arange(200), []), model)
+    learned = rows_read.batch(np.arange(50), Moment())
+    assert learned is not None
+    noisy = learned.read(Tokens)
+    assert len({int(length) for length in noisy.mask.sum(1)}) > 1  # some lost more than others
+    assert (noisy.tokens == model.tokenizers["input"].mask).any()
+    assert len(set(learned.targets["main"].mask.sum(1).tolist())) == 1  # what is written is whole
     train(made, tmp_path / "run")
     found = twofold.load(tmp_path / "run", "cpu").predict(["noon noon", "boat boat boat boat"])
     assert [one.output for one in found] == [" ".join(["noon"] * 6), " ".join(["boat"] * 6)]

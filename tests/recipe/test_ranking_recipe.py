@@ -20,13 +20,16 @@ from twofold.api import evaluate
 from twofold.cli import main
 from twofold.data.files import Row
 from twofold.data.ranking import RankingReader
+from twofold.data.ranking_questions import questions
 from twofold.encoders import pretrained
 from twofold.errors import TwofoldError
-from twofold.metrics.ranking import questions
 from twofold.model import Ranker
-from twofold.recipe import RankingRecipe, Recipe, train
+from twofold.model.config import MAIN
+from twofold.outputs.ranking import Config as RankingOutput
+from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model, cache_rows, split_rows
+from twofold.recipe.data import draw_rows
 from twofold.recipe.file import recipe_folder, to_yaml
-from twofold.training.config import RankingTrainConfig
 from twofold.training.loop import Trainer
 from twofold.training.optimizer import learning_rate
 
@@ -70,8 +73,8 @@ def test_rows_that_another_has_learned_from_can_be_left_out(tmp_path: Path) -> N
     path = write_pairs(tmp_path, 50)
 
     def learned(**data: int) -> set[int]:
-        made: Any = Recipe.of(recipe(path, "cross", data={"held_out": 10, **data}))
-        return set(made._learned(50).tolist())
+        made_of = Recipe.of(recipe(path, "cross", data={"held_out": 10, **data}))
+        return set(draw_rows(made_of.data, 50, made_of.train.seed)[0].tolist())
 
     everything, first = learned(), learned(rows=15)
     assert len(first) == 15
@@ -171,13 +174,19 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_losses(
     assert same[0] == same[1]
 
 
-def test_defaults_are_those_of_the_field(tmp_path: Path) -> None:
-    made_of = RankingRecipe.of(
-        {"data": {"train": "x"}, "encoder": {"kind": "transformer"}, "decoder": {"kind": "poly"}}
-    )
-    assert (made_of.data.max_context, made_of.data.max_candidate) == (100, 50)
-    assert made_of.model_config().max_context == 100
-    assert made_of.decoder.codes == 16  # type: ignore[attr-defined]
+def default_recipe(**train: Any) -> Recipe:
+    """A ranking recipe that leaves out whatever can be left out."""
+    parts = {"encoder": {"kind": "transformer"}, "decoder": {"kind": "poly"}}
+    return Recipe.of({"data": {"train": "x"}, **parts, "train": train})
+
+
+def test_defaults_are_those_of_the_field() -> None:
+    made_of = default_recipe()
+    task = made_of.tasks[MAIN]
+    assert isinstance(task.output, RankingOutput)
+    assert (made_of.input.limits(), task.output.candidate.limits()) == ({"max_tokens": 100}, {"max_tokens": 50})
+    assert made_of.model_config().input.limits() == {"max_tokens": 100}
+    assert task.decoder.codes == 16  # type: ignore[attr-defined]
     settings = made_of.train
     assert (settings.batch_rows, settings.candidates, settings.epochs) == (32, 10, 3)
     assert (settings.learning_rate, settings.warmup, settings.warmup_share) == (5e-5, 2000, 0.1)
@@ -185,7 +194,7 @@ def test_defaults_are_those_of_the_field(tmp_path: Path) -> None:
 
 
 def test_the_warm_up_takes_2000_steps_or_a_tenth_of_all_whichever_is_less() -> None:
-    settings = RankingTrainConfig(schedule="constant")
+    settings = default_recipe(schedule="constant").train
     for total, steps in ((100_000, 2000), (20_000, 2000), (10_000, 1000), (40, 4), (3, 1)):
         rates = [
             learning_rate(settings, step, 0.0, 1.0, total) for step in (1, steps // 2 or 1, steps, steps + 1, total)
@@ -212,10 +221,10 @@ def moved(folder: Path, name: str, **settings: Any) -> dict[str, float]:
     content = recipe(
         write_pairs(folder), "poly", train={"max_steps": 1, "learning_rate": 1e-3, "weight_decay": 0.0, **settings}
     )
-    made_of = RankingRecipe.of(content)
+    made_of = Recipe.of(content)
     train(made_of, folder / name)
     torch.manual_seed(made_of.train.seed)
-    before = dict(made_of.model(folder / name / "tokenizers").named_parameters())
+    before = dict(build_model(made_of, folder / name / "tokenizers").named_parameters())
     after = dict(Ranker.from_pretrained(folder / name).named_parameters())
     return {name: (after[name] - value).abs().max().item() for name, value in before.items()}
 
@@ -239,12 +248,12 @@ def test_some_rows_may_be_drawn_and_none_of_them_is_judged_by(tmp_path: Path) ->
     content = recipe(write_pairs(tmp_path), data={"held_out": 20, "rows": 30})
     train(Recipe.of(content), tmp_path / "run")
     assert read_log(tmp_path / "run")[0] | {"rows": 30, "validation_rows": 20} == read_log(tmp_path / "run")[0]
-    made_of = RankingRecipe.of(content)
-    model = made_of.model(tmp_path / "run" / "tokenizers")
-    split = made_of.split(made_of.cache(model), model)
+    made_of = Recipe.of(content)
+    model = build_model(made_of, tmp_path / "run" / "tokenizers")
+    split = split_rows(made_of, cache_rows(made_of, model), model)
     lines = [Row("", json.loads(line)).values for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     assert len(split.rows) == 30
-    assert not [row for row in split.judged if row.values in [lines[number] for number in split.rows]]
+    assert not [row for row in split.validation if row.values in [lines[number] for number in split.rows]]
 
 
 @pytest.mark.parametrize("path", sorted(recipe_folder().glob("rank_*.yaml")), ids=lambda path: path.stem)
@@ -256,11 +265,11 @@ def test_every_ranking_recipe_that_comes_along_is_read_without_a_network(
 
     monkeypatch.setenv("TWOFOLD_DATA", str(tmp_path))
     monkeypatch.setattr(pretrained, "_architecture", not_now)
-    loaded = RankingRecipe.load(path)
-    assert RankingRecipe.of(loaded.plain()) == loaded
+    loaded = Recipe.load(path)
+    assert Recipe.of(loaded.plain()) == loaded
     assert str(loaded.data.train).startswith(str(tmp_path))
     fields = {field.name for field in dataclasses.fields(loaded)}
-    assert fields >= {"data", "encoder", "decoder", "train", "start", "mine", "teacher"}
+    assert fields >= {"data", "input", "encoder", "tasks", "train", "start", "mine", "teacher"}
 
 
 def refusal(folder: Path, content: dict[str, Any]) -> str:
@@ -338,15 +347,19 @@ def test_any_metric_that_is_measured_may_choose_the_best_model(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"teacher": {"model": "x"}}, "a teacher needs loss.teacher: margin_mse or kl"),
-        ({"decoder": {"kind": "cross"}, "loss": {"teacher": "kl"}}, "read both sides apart, bi and poly"),
+        (
+            {"teacher": {"model": "x"}},
+            "recipe.teacher: no loss follows it; add losses: [..., {kind: kl}], or margin_mse",
+        ),
+        ({"decoder": {"kind": "cross"}, "losses": [{"kind": "kl"}]}, "read both sides apart, bi and poly"),
         ({"train": {"batch_rows": 1}}, "batch_rows must be at least 2"),
         ({"mine": {"model": "x", "count": 5, "depth": 4}}, "depth at least count"),
-        ({"teacher": {"model": "x", "negatives": 0}, "loss": {"teacher": "kl"}}, "negatives must be at least 1"),
-        ({"data": {"max_context": 2}}, "max_context and max_candidate must be at least 3"),
+        ({"teacher": {"model": "x", "negatives": 0}, "losses": [{"kind": "kl"}]}, "negatives must be at least 1"),
+        ({"input": {"max_tokens": 2}}, "input.max_tokens must be at least 3, not 2"),
+        ({"output": {"candidate": {"max_tokens": 2}}}, "candidate.max_tokens must be at least 3, not 2"),
         ({"mine": {"model": "/none"}}, "/none: no such model"),
         ({"start": "/none"}, "/none: no such model"),
-        ({"decoder": {"kind": "cross"}, "separate": True}, "separate: the decoder 'cross' reads both sides as one"),
+        ({"decoder": {"kind": "cross"}, "two_towers": True}, "two_towers: the decoder 'cross' reads both sides as one"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:

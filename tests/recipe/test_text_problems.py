@@ -32,37 +32,40 @@ from tests.texts import (
 )
 from twofold.data.batches import Moment, Plan
 from twofold.data.files import read_rows
-from twofold.data.training import TrainingRows
 from twofold.errors import TwofoldError
+from twofold.model.rows import TrainingRows
 from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.training.loop import Trainer
+from twofold.types import Classes
 
 TREE = {"kind": "tree", "width": 16, "relation_width": 8, "dropout": 0.0}
 TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
     "one": (colored, {"source": "text", "target": "label"}, {"kind": "label"}, 60),
-    "many": (colorful, {"source": "text", "target": "label"}, {"kind": "label", "answers": "many"}, 60),
+    "many": (colorful, {"source": "text", "target": "label", "output": {"kind": "labels"}}, {"kind": "label"}, 60),
     "number": (
         overlapping,
-        {"source": ["one", "other"], "target": "score"},
-        {"kind": "label", "answers": "number", "dropout": 0.0},
+        {"source": ["one", "other"], "target": "score", "output": {"kind": "number"}},
+        {"kind": "label", "dropout": 0.0},
         120,
     ),
     "apart": (
         overlapping,
-        {"source": ["one", "other"], "apart": True, "target": "score"},
-        {"kind": "label", "answers": "number", "compare": "features", "dropout": 0.0},
+        {"source": ["one", "other"], "input": {"read": "apart"}, "target": "score", "output": {"kind": "number"}},
+        {"kind": "label", "compare": "features", "dropout": 0.0},
         120,
     ),
     "cosine": (
         overlapping,
-        {"source": ["one", "other"], "apart": True, "target": "score"},
-        {"kind": "label", "answers": "number", "compare": "cosine"},
+        {"source": ["one", "other"], "input": {"read": "apart"}, "target": "score", "output": {"kind": "number"}},
+        {"kind": "label", "compare": "cosine"},
         120,
     ),
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}, 50),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE, 80),
 }
 """What each row is, where it stands, what writes it, and how many steps it takes."""
+GUESS_AND_TELL = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "output": {"kind": "next_utterance"}}}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -156,7 +159,7 @@ def test_a_column_of_one_value_is_named(tmp_path: Path, task: str, value: dict[s
     make, data, writes, _ = TASKS[task]
     made = Recipe.of(recipe(write(tmp_path, lambda draw: {**make(draw), **value}), data, writes))
     with pytest.warns(UserWarning, match="and nothing else: nothing to learn"):
-        made.model(tmp_path / "tokenizers")
+        build_model(made, tmp_path / "tokenizers")
 
 
 def test_a_tree_whose_words_hang_from_the_one_before_is_learned(tmp_path: Path) -> None:
@@ -222,9 +225,9 @@ def weights_after(made: Recipe, folder: Path, stop: int | None) -> dict[str, tor
     """All weights at the end of a training, which may have been stopped in the middle."""
     for after in (1000,) if stop is None else (stop, 1000):
         torch.manual_seed(made.train.seed)
-        model = made.model(folder / "tokenizers")
-        cache = made.cache(model)
-        rows: Any = made.rows(cache, made.split(cache, model).rows, model)
+        model = build_model(made, folder / "tokenizers")
+        cache = cache_rows(made, model)
+        rows = training_rows(made, cache, split_rows(made, cache, model), model)
         trainer = Trainer(model, Interrupted(rows, after), None, made.train, folder)
         trainer.resume()
         assert trainer.run().finished == (after == 1000)
@@ -238,9 +241,9 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, 
         make, data, writes, _ = TASKS[kind]
     elif kind == "pretraining":
         make, data = repeated, {"source": ["text", "reply"]}
-        writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "target": "stranger"}}
+        writes = GUESS_AND_TELL
     else:
-        make, data = repeated, {"source": "text", "target": "text", "noise": {"mask": 0.3, "swap": 2}}
+        make, data = repeated, {"source": "text", "target": "text", "output": {"noise": {"mask": 0.3, "swap": 2}}}
         writes = {"kind": "rnn", "embedding": 8, "width": 8}
     content = recipe(write(tmp_path, make, 20), data, writes, **settings)
     content["encoder"]["dropout"] = 0.1
@@ -253,12 +256,16 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, 
     ]
 
 
-def test_a_recipe_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+def test_a_recipe_is_the_same_when_it_is_read_again() -> None:
+    pair = {"source": ["one", "other"], "target": "score"}
     for data, writes in (
-        ({"source": ["one", "other"], "target": "score", "keep": "tail"}, {"kind": "label", "answers": "number"}),
-        ({"source": ["one", "other"], "target": "score", "apart": True}, {"kind": "label", "compare": "features"}),
+        ({**pair, "input": {"keep": "tail"}, "output": {"kind": "number"}}, {"kind": "label"}),
+        ({**pair, "input": {"read": "apart"}}, {"kind": "label", "compare": "features"}),
         ({"source": "words"}, SEVERAL),
-        ({"source": ["a", "b"]}, {"g": {"kind": "tokens"}, "t": {"kind": "label", "target": "stranger"}}),
+        (
+            {"source": ["a", "b"]},
+            GUESS_AND_TELL,
+        ),
         ({"source": "words", "target": ["heads", "relations"]}, TREE),
     ):
         made = Recipe.of(recipe("none", data, writes))
@@ -266,20 +273,29 @@ def test_a_recipe_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "writes"),
+    ("data", "writes", "said"),
     [
-        ({"source": "one", "target": "score"}, {"kind": "label"}),
-        ({"source": ["one", "other"], "target": "score"}, {"kind": "tokens"}),
+        (
+            {"source": "one", "target": "score"},
+            {"kind": "label"},
+            r"recipe\.input has no 'read'; .*; it is a setting of kind: pair$",
+        ),
+        (
+            {"source": ["one", "other"]},
+            {"kind": "tokens"},
+            r"input\.read: apart: .* for the decoder 'tokens'; take decoder: \{kind: label, compare: cosine\}",
+        ),
     ],
 )
-def test_only_the_labels_of_two_texts_are_read_apart(data: dict[str, Any], writes: dict[str, Any]) -> None:
-    with pytest.raises(TwofoldError, match=r"apart is for the decoder `label` over two texts: source: \[a, b\]"):
-        Recipe.of(recipe("none", {**data, "apart": True}, writes))
+def test_only_the_labels_of_two_texts_are_read_apart(data: dict[str, Any], writes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TwofoldError, match=said):
+        Recipe.of(recipe("none", {**data, "input": {"read": "apart"}}, writes))
 
 
 def test_two_texts_that_are_read_apart_have_no_first_token() -> None:
     _, data, writes, _ = TASKS["apart"]
-    with pytest.raises(TwofoldError, match=r"^apart: two texts .* no first token in common; pooling: mean"):
+    said = r"^input\.read: apart: two texts .* no first token in common; pooling: mean"
+    with pytest.raises(TwofoldError, match=said):
         Recipe.of(recipe("none", data, {**writes, "pooling": "first"}))
 
 
@@ -290,7 +306,7 @@ def test_a_long_sentence_that_is_held_out_is_judged_in_windows(tmp_path: Path) -
     rows[7] = {"words": [*rows[7]["words"] * 9, long], "tags": [*rows[7]["tags"] * 9, "low"]}
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with (
-        pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),
+        pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than input.max_tokens and was cut"),
         pytest.warns(UserWarning, match="19 rows are held out to judge by and only 1"),
         pytest.warns(
             UserWarning, match="1 of 19 sentences is longer than 24 tokens and is read in .*; 1 word is longer"
@@ -305,7 +321,7 @@ def test_a_sentence_that_cannot_be_judged_is_named_before_the_first_step(tmp_pat
     rows = rows_of(chained, 20, 1)
     path = write_jsonl(tmp_path / "rows.jsonl", [*rows[:7], long, *rows[8:]])
     with (
-        pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than data.max_source and was cut"),
+        pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than input.max_tokens and was cut"),
         pytest.raises(TwofoldError, match=rf"^{path}:8: 4,000 words; a tree takes memory for every pair of words"),
     ):
         train(Recipe.of(recipe(path, {**data, "held_out": 19}, writes, max_steps=2)), tmp_path / "run")
@@ -319,10 +335,8 @@ def test_names_that_begin_with_an_i_are_learned_as_beginning_with_a_b(tmp_path: 
     with pytest.warns(
         UserWarning, match=r"^'tags': in 2 sentences a name begins with I- \(the form IOB1\); it is learned"
     ):
-        model: Any = given.model(tmp_path / "tokenizers")
+        model = build_model(given, tmp_path / "tokenizers")
     names = ("B-P", "B-Q", "I-P", "I-Q", "O")
-    assert model.config.classes["main"] == names
-    learned = [
-        [names[one] for one in tags] for tags in model.targets["main"].encode(list(read_rows(given.data.train))).ids
-    ]
+    assert model.outputs["main"].spec == Classes(names)
+    learned = [[names[one] for one in tags] for tags in model.outputs["main"].values(list(read_rows(given.data.train)))]
     assert learned == [["O", "B-P", "I-P", "O", "B-P"], ["O", "B-P", "B-Q", "O", "B-P"]]

@@ -15,13 +15,15 @@ from tests.encoders.tiny_backbones import save
 from tests.images import COLORS, segmenting, shape, squares_files, write_files, write_shapes
 from tests.recipe import tasks
 from tests.texts import FILL, READS, colored, recipe, tagged, write
+from twofold.api import load_ranker
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.model import Learner, Model
+from twofold.model import Model
 from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model
 
-LABEL = ({"source": "text", "target": "label", "max_source": 60}, {"kind": "label"})
-TAGS = ({"source": "words", "target": "tags", "max_source": 60}, {"kind": "tags"})
+LABEL = ({"source": "text", "target": "label", "input": {"max_tokens": 60}}, {"kind": "label"})
+TAGS = ({"source": "words", "target": "tags", "input": {"max_tokens": 60}}, {"kind": "tags"})
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -37,17 +39,18 @@ def pretrained(tmp_path: Path) -> Path:
     """The folder of a short pre-training."""
     rows = write(tmp_path / "raw", repeated, 60)
     content = recipe(rows, {"source": "text"}, {"kind": "tokens"}, max_steps=3)
-    train(Recipe.of({**content, "tokenizer": {"size": 60}}), tmp_path / "pretrained")
+    content["input"]["tokenizer"] = {"size": 60}
+    train(Recipe.of(content), tmp_path / "pretrained")
     return tmp_path / "pretrained"
 
 
 def begun(content: dict[str, Any], folder: Path) -> Any:
     """The model of a recipe before its first step."""
     torch.manual_seed(1)
-    return Recipe.of(content).model(folder / "tokenizers")
+    return build_model(Recipe.of(content), folder / "tokenizers")
 
 
-def encoder_of(model: Learner) -> dict[str, Tensor]:
+def encoder_of(model: Model) -> dict[str, Tensor]:
     return dict(model.encoder.state_dict())
 
 
@@ -56,7 +59,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def tokenizer_of(model: Any) -> TextTokenizer:
-    found: TextTokenizer = model.tokenizers["source"]
+    found: TextTokenizer = model.tokenizers["input"]
     return found
 
 
@@ -154,22 +157,24 @@ def test_the_decoders_of_the_other_model_are_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "separate"), [("bi", False), ("bi", True), ("poly", False), ("poly", True), ("cross", False)]
+    ("ranks", "two_towers"), [("bi", False), ("bi", True), ("poly", False), ("poly", True), ("cross", False)]
 )
-def test_a_pretrained_encoder_serves_a_ranker(tmp_path: Path, pretrained: Path, ranks: str, separate: bool) -> None:
-    content = tasks.recipe(tasks.write_pairs(tmp_path), ranks, separate=separate, train={"max_steps": 2})
+def test_a_pretrained_encoder_serves_a_ranker(tmp_path: Path, pretrained: Path, ranks: str, two_towers: bool) -> None:
+    content = tasks.recipe(tasks.write_pairs(tmp_path), ranks, two_towers=two_towers, train={"max_steps": 2})
     content["encoder"] = str(pretrained)
     before, model = twofold.load(pretrained, "cpu"), begun(content, tmp_path)
-    for tower in model.towers():
+    for tower in model.encoders():
         assert same(dict(tower.state_dict()), encoder_of(before))
-    assert len(model.towers()) == 1 + separate
+    assert len(model.encoders()) == 1 + two_towers
     assert model.tokenizer.fingerprint() == tokenizer_of(before).fingerprint()
     train(Recipe.of(content), tmp_path / "ranker")
-    assert len(twofold.load(tmp_path / "ranker", "cpu").rank("the old boat", ["boat", "gulls"])) == 2
+    assert len(load_ranker(tmp_path / "ranker", "cpu").rank("the old boat", ["boat", "gulls"])) == 2
 
 
 def test_a_rankers_encoder_serves_a_tagger(tmp_path: Path) -> None:
-    train(Recipe.of(tasks.recipe(tasks.write_pairs(tmp_path), separate=True, train={"max_steps": 2})), tmp_path / "bi")
+    train(
+        Recipe.of(tasks.recipe(tasks.write_pairs(tmp_path), two_towers=True, train={"max_steps": 2})), tmp_path / "bi"
+    )
     rows, (data, writes) = write(tmp_path, tagged, 30), TAGS
     content = {**recipe(rows, data, writes, max_steps=2), "encoder": str(tmp_path / "bi")}
     assert same(encoder_of(begun(content, tmp_path / "t")), encoder_of(twofold.load(tmp_path / "bi", "cpu")))
@@ -186,7 +191,8 @@ def write_colors(folder: Path, rows: int, first: int = 0) -> Path:
 
 def test_what_tells_colors_of_images_helps_to_paint_them(tmp_path: Path) -> None:
     table = write_colors(tmp_path / "colors", 64)
-    content = segmenting(table, data={"target": "color", "classes": []}, decoder={"kind": "label"})
+    content = segmenting(table, decoder={"kind": "label"}, target="color")
+    del content["output"]
     content["train"] |= {"max_steps": 60, "batch_rows": 16, "learning_rate": 1e-2}
     train(Recipe.of(content), tmp_path / "labels")
     dev = write_colors(tmp_path / "dev", 24, 500)
@@ -218,9 +224,9 @@ def test_a_backbone_that_was_trained_on_needs_its_first_folder_no_more(tmp_path:
 def test_one_table_for_both_sides_needs_one_vocabulary(tmp_path: Path, pretrained: Path) -> None:
     size = len(tokenizer_of(twofold.load(pretrained, "cpu")))
     writes = {"kind": "transformer", "width": 32, "layers": 1, "heads": 2}
-    data = {"source": "text", "target": "text", "max_source": 60}
+    data = {"source": "text", "target": "text", "input": {"max_tokens": 60, "tokenizer": {"size": size}}}
     content = recipe(write(tmp_path, colored), data, writes, max_steps=2)
-    content |= {"tie_embeddings": True, "tokenizer": {"size": size}}
+    content |= {"tie_embeddings": True}
     train(Recipe.of(content), tmp_path / "alone")
     assert len(tokenizer_of(twofold.load(tmp_path / "alone", "cpu"))) == size  # as many tokens, but others
     with pytest.raises(TwofoldError, match=r"tie_embeddings: .* over one vocabulary"):

@@ -16,9 +16,13 @@ from torch import Tensor
 from tests.conftest import decoder, encoder
 from tests.rankers import GIVEN, PAIRS, SEVERAL, batch_of, gradients, small_ranker
 from twofold.data.tokenizer import TextTokenizer
-from twofold.model import RankingLoss
+from twofold.losses import LossConfig
+from twofold.losses.in_batch import Config as InBatch
+from twofold.losses.kl import Config as KL
+from twofold.model.config import MAIN
 from twofold.recipe import Recipe, train
 from twofold.training import processes
+from twofold.training.gradient_caching import GradientCaching
 from twofold.training.optimizer import add_up_gradients
 
 
@@ -29,25 +33,25 @@ class Case:
     kind: str
     rows: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    separate: bool = False
-    loss: RankingLoss = field(default_factory=RankingLoss)
+    two_towers: bool = False
+    losses: tuple[LossConfig, ...] = (InBatch(),)
     twice: bool = False
     """Whether the batch is read twice, piece by piece."""
     plain: bool = False
     """Whether the gradients are those of the loss itself."""
 
 
-TEACHER = RankingLoss(teacher="kl", temperature=2.0)
+TEACHER = (InBatch(), KL(temperature=2.0))
 CASES = {
     "bi": Case("bi", PAIRS[:4]),
-    "bi-odd": Case("bi", GIVEN, loss=TEACHER),
-    "bi-odd-twice": Case("bi", GIVEN, loss=TEACHER, twice=True),
-    "bi-odd-plain": Case("bi", GIVEN, loss=TEACHER, plain=True),
-    "bi-towers": Case("bi", GIVEN, separate=True, twice=True),
+    "bi-odd": Case("bi", GIVEN, losses=TEACHER),
+    "bi-odd-twice": Case("bi", GIVEN, losses=TEACHER, twice=True),
+    "bi-odd-plain": Case("bi", GIVEN, losses=TEACHER, plain=True),
+    "bi-towers": Case("bi", GIVEN, two_towers=True, twice=True),
     "poly": Case("poly", GIVEN[:4], {"attention": "multihead", "heads": 2}),
     "poly-odd-twice": Case("poly", GIVEN, {"code_kind": "first"}, twice=True),
-    "bi-several": Case("bi", SEVERAL, loss=TEACHER),
-    "poly-several-twice": Case("poly", SEVERAL, loss=TEACHER, twice=True),
+    "bi-several": Case("bi", SEVERAL, losses=TEACHER),
+    "poly-several-twice": Case("poly", SEVERAL, losses=TEACHER, twice=True),
     "cross-several": Case("cross", SEVERAL),
     "cross-odd": Case("cross", PAIRS),
     "cross-odd-twice": Case("cross", PAIRS, twice=True),
@@ -57,15 +61,16 @@ CASES = {
 def learned(case: Case, tokenizer: TextTokenizer, rank: int = 0, world: int = 1) -> dict[str, Tensor]:
     """The loss and the gradients that this process finds in its share."""
     reads = encoder("transformer", dropout=0.0, layers=1)
-    ranker = small_ranker(tokenizer, reads, decoder(case.kind, **case.settings), separate=case.separate, loss=case.loss)
+    ranks = decoder(case.kind, **case.settings)
+    ranker = small_ranker(tokenizer, reads, ranks, two_towers=case.two_towers, losses=case.losses)
     ranker.train()
-    ranker.chunk_tokens, ranker.memory_tokens = (20, 0) if case.twice else (1000, 1000)
+    caching = GradientCaching(20, 0) if case.twice else GradientCaching(1000, 1000)
     batch = batch_of(ranker, case.rows, rank=rank, world=world)
     if case.plain:
-        loss = ranker.losses(batch)["main"]
+        loss = ranker.losses(batch)[MAIN]
         (loss.sum / len(case.rows)).backward()  # type: ignore[no-untyped-call]
     else:
-        loss = ranker.backward(batch, {"main": len(case.rows)})["main"]
+        loss = caching.backward(ranker, batch, 1.0 / len(case.rows))
     if world > 1:
         add_up_gradients(ranker.parameters())
     (total,) = processes.add_up([float(loss.sum.detach())], ranker.device)

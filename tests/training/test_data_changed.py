@@ -67,14 +67,16 @@ def test_a_changed_image_is_noticed_and_a_touched_one_is_the_same(tmp_path: Path
     rows = [{"image": f"images/{number}.png", "label": "ab"[number % 2]} for number in range(6)]
     table_path = write_jsonl(tmp_path / "data" / "rows.jsonl", rows)
     content = {
-        "data": {"train": table_path, "target": "label"},
+        "data": {"train": table_path},
+        "target": "label",
         "encoder": {"kind": "convnet", **SMALL["convnet"]},
         "decoder": {"kind": "label"},
         "train": {"max_steps": 2, "batch_rows": 2},
     }
     if not table:
-        content["data"] = {"train": str(tmp_path / "data"), "classes": ["a", "b"]}
-        content["decoder"] = {"kind": "unet"}
+        content["data"] = {"train": str(tmp_path / "data")}
+        content["decoder"], content["output"] = {"kind": "unet"}, {"classes": ["a", "b"]}
+        del content["target"]
         for number in range(6):
             mask = tmp_path / "data" / "masks" / f"{number}.png"
             mask.parent.mkdir(exist_ok=True)
@@ -99,7 +101,7 @@ def test_a_changed_start_is_refused(tmp_path: Path) -> None:
         resumed(begun, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["tokenizers/0.json", "data.json"])
+@pytest.mark.parametrize("name", ["tokenizers/input.json", "data.json"])
 @pytest.mark.parametrize("damage", [flipped, removed])
 def test_a_damaged_file_that_was_made_before_the_training_is_named(tmp_path: Path, name: str, damage: Any) -> None:
     recipe = tmp_path / "recipe.yaml"
@@ -115,8 +117,7 @@ def test_damaged_prepared_rows_are_named(tmp_path: Path) -> None:
     rows = [{"context": f"how much is {number}", "response": f"it is {number}"} for number in range(12)]
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
     content = small_recipe(path, "transformer", "bi", train={"batch_rows": 4})
-    content["data"] = {"train": path}
-    del content["train"]["batch_tokens"]
+    del content["train"]["batch_tokens"], content["output"]
     train(Recipe.of(content), tmp_path / "first")
     content["mine"] = {"model": str(tmp_path / "first"), "count": 1, "depth": 4}
     train(Recipe.of(content), tmp_path / "run")

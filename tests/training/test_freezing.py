@@ -16,10 +16,11 @@ from tests.recipe import tasks
 from tests.texts import colored, recipe, write
 from twofold.data.batches import Moment
 from twofold.errors import TwofoldError
-from twofold.model import Learner
+from twofold.model import Model
 from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
+from twofold.training.freezing import Freezing
 from twofold.training.loop import Trainer
-from twofold.training.optimizer import Freezing
 
 LABEL = ({"source": "text", "target": "label"}, {"kind": "label"})
 CONVNET = {"kind": "text_convnet", "embedding": 12, "channels": 8, "orders": [2, 3], "width": 10, "bottleneck": 16}
@@ -32,9 +33,9 @@ def trainer_of(content: dict[str, Any], folder: Path) -> Trainer:
     """A training that is about to begin."""
     made = Recipe.of(content)
     torch.manual_seed(1)
-    model = made.model(folder / "tokenizers")
-    cache = made.cache(model)
-    rows = made.rows(cache, made.split(cache, model).rows, model)
+    model = build_model(made, folder / "tokenizers")
+    cache = cache_rows(made, model)
+    rows = training_rows(made, cache, split_rows(made, cache, model), model)
     return Trainer(model, rows, None, made.train, folder)
 
 
@@ -46,11 +47,11 @@ def labelling(folder: Path, **train: Any) -> dict[str, Any]:
     return content
 
 
-def kept(model: Learner) -> dict[str, Tensor]:
+def kept(model: Model) -> dict[str, Tensor]:
     """All that an encoder knows, statistics of norms included."""
     return {
         f"{number}.{name}": value.clone()
-        for number, tower in enumerate(model.towers())
+        for number, tower in enumerate(model.encoders())
         for name, value in tower.state_dict().items()
     }
 
@@ -66,16 +67,16 @@ def case(kind: str, folder: Path) -> dict[str, Any]:
         case "backbone":
             content = labelling(folder, **frozen)
             content["encoder"] = {"kind": "pretrained", "name": str(save("bert", folder / "bert")), "dropout": 0.2}
-            content["data"]["max_source"] = 60
+            content["input"]["max_tokens"] = 60
             return content
         case "squares":  # its norms keep statistics
             return segmenting(write_files(folder / "p", squares_files(8)), train=frozen)
         case "captions":
             return captioning(write_shapes(folder / "p", 8), encoder={"dropout": 0.2}, train=frozen)
         case _:
-            ranks, separate = ("bi", True) if kind == "two towers" else (kind, False)
+            ranks, two_towers = ("bi", True) if kind == "two towers" else (kind, False)
             return tasks.recipe(
-                tasks.write_pairs(folder), ranks, separate=separate, encoder={"dropout": 0.2}, train=frozen
+                tasks.write_pairs(folder), ranks, two_towers=two_towers, encoder={"dropout": 0.2}, train=frozen
             )
 
 
@@ -87,7 +88,7 @@ def test_a_frozen_encoder_is_the_same_to_the_last_bit_and_all_else_learns(tmp_pa
     trainer.run()
     after = kept(model)
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    read = {id(one) for tower in model.towers() for one in tower.parameters()}
+    read = {id(one) for tower in model.encoders() for one in tower.parameters()}
     others = [name for name, one in model.named_parameters() if id(one) not in read]
     assert others
     parameters = dict(model.named_parameters())
@@ -98,8 +99,8 @@ def test_nothing_is_kept_for_the_gradients_of_what_is_frozen(tmp_path: Path) -> 
     trainer = trainer_of(labelling(tmp_path, freeze="encoder"), tmp_path / "run")
     model = cast(Any, trainer.model)
     batch = trainer.rows.batch(trainer.rows.plan(0).rows(0), Moment())
-    assert not model._encoded(batch).need("states").requires_grad
-    model.backward(batch, model.counts(batch))
+    assert not model.encode_batch(batch).need("states").requires_grad
+    model.loss(batch).backward()
     assert all(one.grad is None for one in model.encoder.parameters())
     assert all(one.grad is not None for one in model.decoders.parameters())
     trainer.run()
@@ -111,11 +112,11 @@ def test_a_frozen_encoder_reads_as_when_it_answers(tmp_path: Path, kind: str) ->
     trainer = trainer_of(case(kind, tmp_path), tmp_path / "run")
     model = trainer.model
     assert model.training
-    assert not any(module.training for tower in model.towers() for module in tower.modules())
+    assert not any(module.training for tower in model.encoders() for module in tower.modules())
     assert all(module.training for module in model.get_submodule("decoders").modules())
     model.eval()
     model.train()  # as after an evaluation
-    assert not any(module.training for tower in model.towers() for module in tower.modules())
+    assert not any(module.training for tower in model.encoders() for module in tower.modules())
 
 
 def test_an_encoder_that_learns_reads_with_dropout(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_an_encoder_that_learns_reads_with_dropout(tmp_path: Path) -> None:
     assert all(module.training for module in trainer.model.modules())
 
 
-def learning(model: Learner) -> list[str]:
+def learning(model: Model) -> list[str]:
     return [name for name, one in model.encoder.named_parameters() if one.requires_grad]
 
 
@@ -169,17 +170,17 @@ def test_a_mean_of_the_weights_is_also_one_of_layers_that_thawed(tmp_path: Path)
     content = labelling(tmp_path, freeze="gradual", unfrozen_by=0.3, ema=0.9, learning_rate=3e-2)
     trainer = trainer_of({**content, "train": {**content["train"], "max_steps": 12}}, tmp_path / "run")
     trainer.run()
-    saved = twofold.load(tmp_path / "run", "cpu")
+    saved: Any = twofold.load(tmp_path / "run", "cpu")
     assert not torch.equal(saved.encoder.embedding.weight, cast(Any, trainer.model.encoder).embedding.weight)
-    assert trainer.mean is not None
-    assert any(torch.equal(saved.encoder.embedding.weight, mean) for mean in trainer.mean.means)
+    assert trainer.ema is not None
+    assert any(torch.equal(saved.encoder.embedding.weight, mean) for mean in trainer.ema.means)
 
 
 def test_a_table_that_is_to_stay_is_never_thawed(tmp_path: Path) -> None:
     content = labelling(tmp_path, freeze="gradual", unfrozen_by=0.5)
     content["encoder"] = CONVNET
     made = Recipe.of(content)
-    model = made.model(tmp_path / "tokenizers")
+    model = build_model(made, tmp_path / "tokenizers")
     table = cast(Any, model.encoder).embedding.weight.requires_grad_(False)  # as its own settings may say
     freezing = Freezing(model, made.train)
     for progress in (0.0, 0.5, 1.0):

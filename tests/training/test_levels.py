@@ -11,21 +11,20 @@ from tests.conftest import decoder, encoder
 from tests.encoders.tiny_backbones import save
 from tests.rankers import small_ranker
 from tests.training.test_freezing import labelling, trainer_of
-from twofold.config import EncoderPart
 from twofold.data.tokenizer import TextTokenizer
-from twofold.model import Learner
+from twofold.model import Model
 from twofold.recipe import Recipe
+from twofold.recipe.build import build_model
 from twofold.training.config import TrainConfig
 from twofold.training.optimizer import make_optimizer
-from twofold.types import Encoder, EncoderConfig, Vocabulary
+from twofold.types import Encoder, Vocabulary
 
 VOCABULARY = Vocabulary(size=20, limit=20, pad=0, unknown=1, start=2, end=3)
 
 
 def built(kind: str, **settings: Any) -> Encoder:
-    part: EncoderPart = encoder(kind, **settings)
-    config = cast(EncoderConfig, part)
-    return config.build(VOCABULARY, config.spec().gives())
+    config = encoder(kind, **settings)
+    return config.build(VOCABULARY, config.gives())
 
 
 LEVELS: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -64,15 +63,15 @@ def test_levels_go_from_what_stands_before_the_layers_to_the_top(
 def test_the_levels_of_a_backbone_are_its_layers(tmp_path: Path, family: str) -> None:
     content = labelling(tmp_path)
     content["encoder"] = {"kind": "pretrained", "name": str(save(family, tmp_path / family))}
-    content["data"]["max_source"] = 60
-    model = Recipe.of(content).model(tmp_path / "tokenizers")
+    content["input"]["max_tokens"] = 60
+    model = build_model(Recipe.of(content), tmp_path / "tokenizers")
     levels = model.encoder.levels()
     every = [id(one) for level in levels for one in level]
     assert len(every) == len(set(every)) == len(list(model.encoder.parameters()))
     assert len(levels) == 3  # the tables, and two layers
 
 
-def rates(model: Learner, **settings: Any) -> dict[str, float]:
+def rates(model: Model, **settings: Any) -> dict[str, float]:
     """For each parameter what its rate is multiplied by; each must be in one group."""
     optimizer = make_optimizer(model, TrainConfig(**settings))
     groups = [(id(one), group["scale"]) for group in optimizer.param_groups for one in group["params"]]
@@ -82,7 +81,7 @@ def rates(model: Learner, **settings: Any) -> dict[str, float]:
 
 
 def test_each_layer_learns_slower_than_the_one_above_it(tmp_path: Path) -> None:
-    model = Recipe.of(labelling(tmp_path)).model(tmp_path / "tokenizers")
+    model = build_model(Recipe.of(labelling(tmp_path)), tmp_path / "tokenizers")
     found = rates(model, layer_decay=0.5)
     expected = {"embedding": 0.125, "blocks.0": 0.25, "blocks.1": 0.5, "blocks.2": 1.0, "norm": 1.0}
     for name, scale in found.items():
@@ -104,7 +103,7 @@ def test_the_rates_of_a_step_are_those_of_the_groups(tmp_path: Path) -> None:
 
 
 def test_both_towers_of_a_ranker_have_the_same_rates(tokenizer: TextTokenizer) -> None:
-    ranker = small_ranker(tokenizer, encoder("transformer", layers=2), decoder("bi"), separate=True)
+    ranker = small_ranker(tokenizer, encoder("transformer", layers=2), decoder("bi"), two_towers=True)
     found = rates(ranker, layer_decay=0.5)
     for name, scale in found.items():
         if name.startswith("encoder."):

@@ -36,7 +36,7 @@ def recipe(tmp_path: Path) -> dict[str, Any]:
     rows = write_jsonl(tmp_path / "numbers.jsonl", made.numbers(120, seed=1))
     still = {"dropout": 0.0, "embedding": 8, "width": 12}
     content = small_recipe(rows, data={"held_out": 20})
-    del content["decoder"]
+    del content["decoder"], content["output"]
     content["encoder"] |= still
     content["decoders"] = {
         "digits": {"kind": "attention_rnn", "target": "target", "weight": 0.5, **still},

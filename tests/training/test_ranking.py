@@ -15,15 +15,17 @@ from tests.encoders.tiny_backbones import save
 from tests.rankers import PAIRS
 from twofold.encoders.pretrained import Config as Pretrained
 from twofold.errors import TwofoldError
-from twofold.model import Model, Ranker
+from twofold.model import Ranker
 from twofold.recipe import Recipe, train
+from twofold.recipe.build import build_model
 
 
 def recipe_of(rows: str, **changes: Any) -> dict[str, Any]:
     """A small recipe; changes are merged section by section."""
     content: dict[str, Any] = {
-        "data": {"train": rows, "max_context": 20, "max_candidate": 10},
-        "tokenizer": {"size": 60},
+        "data": {"train": rows},
+        "input": {"max_tokens": 20, "tokenizer": {"size": 60}},
+        "output": {"candidate": {"max_tokens": 10}},
         "encoder": {"kind": "rnn", "embedding": 6, "width": 4},
         "decoder": {"kind": "bi"},
         "train": {"max_steps": 2, "batch_rows": 5, "learning_rate": 1e-2, "log_every": 1},
@@ -82,9 +84,8 @@ def test_a_text_recipe_reads_with_the_tokenizer_of_its_backbone(tmp_path: Path) 
     backbone = str(save("bert", tmp_path / "bert"))
     recipe = small_recipe(rows, "pretrained", "attention_rnn")
     recipe["encoder"] = {"kind": "pretrained", "name": backbone}
-    model = Recipe.of(recipe).model(tmp_path / "tokenizers")
-    assert isinstance(model, Model)
-    assert model.source.tokenizer.fingerprint() == Pretrained(name=backbone).own_tokenizer().fingerprint()
+    model = build_model(Recipe.of(recipe), tmp_path / "tokenizers")
+    assert model.tokenizers["input"].fingerprint() == Pretrained(name=backbone).own_tokenizer().fingerprint()
 
 
 def test_a_norm_over_the_batch_is_refused_as_a_batch_is_read_in_pieces(numbers: str, tmp_path: Path) -> None:
@@ -95,9 +96,9 @@ def test_a_norm_over_the_batch_is_refused_as_a_batch_is_read_in_pieces(numbers: 
 
 @pytest.mark.parametrize("decoder", ["bi", "cross"])
 def test_a_teacher_is_for_decoders_that_can_follow_it(numbers: str, decoder: str) -> None:
-    recipe = recipe_of(numbers, decoder={"kind": decoder}, loss={"teacher": "kl"})
+    recipe = recipe_of(numbers, decoder={"kind": decoder}, losses=[{"kind": "in_batch"}, {"kind": "kl"}])
     if decoder == "bi":
-        assert Recipe.of(recipe).plain()["loss"]["teacher"] == "kl"
+        assert [loss["kind"] for loss in Recipe.of(recipe).plain()["losses"]] == ["in_batch", "kl"]
     else:
         with pytest.raises(TwofoldError, match="a teacher's scores are for decoders that read both sides apart"):
             Recipe.of(recipe)

@@ -27,12 +27,13 @@ DECODERS: dict[str, dict[str, Any]] = {
 
 def recipe_of(rows: str, ranks: dict[str, Any]) -> dict[str, Any]:
     """Batches of an odd number of rows, two a step, each read twice."""
-    data = {"train": rows, "held_out": 12, "context": "source", "response": "target"}
     steps = {"max_steps": 5, "batch_rows": 7, "accumulate": 2, "evaluate_every": 3, "log_every": 1}
     memory = {"chunk_tokens": 40, "memory_tokens": 0, "negatives": 3, "candidates": 4}
     return {
-        "data": {**data, "max_context": 30, "max_candidate": 20},
-        "tokenizer": {"size": 90},
+        "data": {"train": rows, "held_out": 12},
+        "source": "source",
+        "input": {"max_tokens": 30, "tokenizer": {"size": 90}},
+        "output": {"candidate": {"column": "target", "max_tokens": 20}},
         "encoder": {"kind": "transformer", "width": 16, "layers": 1, "heads": 2, "dropout": 0.0},
         "decoder": ranks,
         "train": {**steps, **memory, "learning_rate": 1e-3, "warmup": 2},

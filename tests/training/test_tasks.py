@@ -27,7 +27,7 @@ def test_a_pair_learns_to_read_numbers(tmp_path: Path, parts: tuple[str, str]) -
     settings = {"max_steps": 1800, "batch_tokens": 400, "learning_rate": rate, "warmup": 50, "ema": 0.99}
     content = {
         "data": {"train": rows},
-        "tokenizer": {"size": 120},
+        "input": {"tokenizer": {"size": 120}},
         "encoder": {"kind": reads, **SIZES[reads]},
         "decoder": {"kind": writes, **SIZES[writes]},
         "train": settings,

@@ -28,24 +28,33 @@ ADDS = {"decoders": 20, "decoders.main.compare": 0, "candidate_tower": 0}
 
 def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
     """Three rankers on the embedded default, each a minute or so of two cores."""
-    data = {"train": str(train), "rows": ROWS, "max_context": 48, "max_candidate": 48}
+    data = {"train": str(train), "rows": ROWS}
+    sides = {"input": {"max_tokens": 48}, "output": {"candidate": {"max_tokens": 48}}}
     encoder = {"kind": "pretrained", "name": "default"}
     settings = {"epochs": 1, "learning_rate": 1e-4, "log_every": 10}
     codes = {"decoders.main.codes": 20}
     return {
-        "bi": {"data": data, "encoder": encoder, "decoder": {"kind": "bi"}, "train": {**settings, "batch_rows": 64}},
+        "bi": {
+            "data": data,
+            **sides,
+            "encoder": encoder,
+            "decoder": {"kind": "bi"},
+            "train": {**settings, "batch_rows": 64},
+        },
         "poly": {
             "data": data,
+            **sides,
             "encoder": encoder,
             "decoder": {"kind": "poly", "codes": 16},
             "train": {**settings, "batch_rows": 64, "learning_rate_multipliers": codes},
         },
         "cross": {
             "data": {**data, "rows": CROSS_ROWS},
+            **sides,
             "encoder": encoder,
             "decoder": {"kind": "cross", "pooling": "both", "compare": {"kind": "bi"}},
             "start": str(runs / "bi"),
-            "separate": True,
+            "two_towers": True,
             "train": {
                 **settings,
                 "batch_rows": 16,
@@ -69,8 +78,6 @@ def demo(out: Path | None) -> None:
       twofold demo
       twofold demo --out runs/demo
     """
-    import numpy as np
-
     from twofold import api
     from twofold.cli.stdlib_docs import pairs, standard_library_docs
     from twofold.recipe import Recipe, train
@@ -79,8 +86,7 @@ def demo(out: Path | None) -> None:
         with storage.writing(out):
             out.mkdir(parents=True, exist_ok=True)
     rows = pairs(standard_library_docs())
-    order = np.random.default_rng(SEED).permutation(len(rows))
-    held, learned = [rows[one] for one in order[:HELD_OUT]], [rows[one] for one in order[HELD_OUT:]]
+    held, learned = _split(rows)
     click.echo(f"{len(rows):,} functions and classes of the standard library, for example", err=True)
     click.echo(f"  {learned[0]['context'][0]}  →  {learned[0]['response']}\n", err=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -100,6 +106,14 @@ def demo(out: Path | None) -> None:
             click.echo(f"{hit.score:8.2f}  {hit.text}")
     if out:
         click.echo(f'\nThe models are in {out}; try: twofold rank {out}/poly --candidates FILE "your question"')
+
+
+def _split(rows: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Rows that are held out, and rows to learn from."""
+    import numpy as np
+
+    order = np.random.default_rng(SEED).permutation(len(rows))
+    return [rows[number] for number in order[:HELD_OUT]], [rows[number] for number in order[HELD_OUT:]]
 
 
 def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> dict[str, Any]:

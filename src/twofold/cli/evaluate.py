@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from twofold.cli.options import generate_options, model_options, print_json, refuse_given, writing_options
+
+if TYPE_CHECKING:
+    from twofold.metrics import Report
+
+RANKING = ("corpus", "among")
+"""Options for rankers."""
+OWN = (*RANKING, "form")
 
 
 class CorpusForm(click.ParamType[str]):
@@ -39,19 +46,7 @@ class CorpusForm(click.ParamType[str]):
 @click.option("--images", help="The folder or zip archive of the images that DATA names; its own folder if not given.")
 @writing_options
 @model_options
-def evaluate(
-    model: str,
-    data: str,
-    corpus: str | None,
-    among: int,
-    form: Any,
-    images: str | None,
-    decoder: str | None,
-    device: str,
-    allow_code: bool,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def evaluate(model: str, data: str, **options: Any) -> None:
     """Judge MODEL, a folder, by the rows of DATA, a file with the columns it was trained on.
 
     A ranker may also be `default`, `default-multilingual` or a hub id. How a model writes is as saved with it unless
@@ -66,23 +61,11 @@ def evaluate(
       twofold evaluate runs/caption dev.tsv.gz --images images.zip/images
     """
     from twofold import api
-    from twofold.data.ranking import RankingReader
-    from twofold.metrics import evaluate as judge
     from twofold.model import Ranker
-    from twofold.progress import bar
 
-    loaded = api.load(model, device, allow_code)
-    if isinstance(loaded, Ranker):
-        refuse_given(["images", "decoder", *given], "models that do not rank")
-        report = _judge_ranker(loaded, list(RankingReader(form=form).read_as_given(data)), corpus, among)
-    else:
-        refuse_given(["corpus", "among", "form"], "rankers")
-        if loaded.config.image is None:
-            refuse_given(["images"], "models that read images")
-        options = generate_options(loaded, decoder, given)
-        rows = list(loaded.read(data, images))
-        with bar("evaluating", len(rows)) as progress:
-            report = judge(loaded, rows, options, decoder, progress=progress)
+    loaded = api.load(model, options.pop("device"), options.pop("allow_code"))
+    as_json = options.pop("as_json")
+    report = (_judge_ranker if isinstance(loaded, Ranker) else _judge)(loaded, data, options)
     if as_json:
         print_json({"metrics": report.metrics, "examples": report.examples, **report.tables})
         return
@@ -92,23 +75,38 @@ def evaluate(
     for name, table in report.tables.items():
         click.echo(f"\n{name.replace('_', ' ')}")
         for line in table:
-            click.echo(
-                "  "
-                + "  ".join(f"{value:>8.2f}" if isinstance(value, float) else f"{value:>8}" for value in line.values())
-            )
+            cells = [f"{value:>8.2f}" if isinstance(value, float) else f"{value:>8}" for value in line.values()]
+            click.echo("  " + "  ".join(cells))
 
 
-def _judge_ranker(model: Any, rows: list[Any], corpus: str | None, among: int) -> Any:
-    from twofold.data.candidates import read_candidates
-    from twofold.data.ranking import warn_of_unread_rows
+def _judge(model: Any, data: str, options: dict[str, Any]) -> Report:
+    """Judge a model by the rows of a file."""
     from twofold.metrics import evaluate as judge
-    from twofold.metrics.retrieval import measure
     from twofold.progress import bar
 
-    if corpus is None:
+    refuse_given([*RANKING, "form"], "rankers")
+    images, decoder = options.pop("images"), options.pop("decoder")
+    if not model.config.input.names_files:
+        refuse_given(["images"], "models that read images")
+    how = generate_options(model, decoder, {name: value for name, value in options.items() if name not in OWN})
+    rows = list(model.read(data, images))
+    with bar("evaluating", len(rows)) as progress:
+        return judge(model, rows, how, decoder, progress=progress)
+
+
+def _judge_ranker(model: Any, data: str, options: dict[str, Any]) -> Report:
+    """Judge a ranker by the candidates of each row of a file, or by what it finds in a whole corpus."""
+    from twofold.data.candidates import read_candidates
+    from twofold.data.ranking import RankingReader, warn_of_unread_rows
+    from twofold.metrics import evaluate as judge
+    from twofold.progress import bar
+
+    refuse_given([name for name in options if name not in OWN], "models that do not rank")
+    rows = list(RankingReader(form=options["form"]).read_as_given(data))
+    if options["corpus"] is None:
         warn_of_unread_rows(model.reader, rows)
         with bar("evaluating", len(rows)) as progress:
-            return judge(model, rows, progress=progress, candidates=among)
-    texts = list(read_candidates(corpus, blank=True))
+            return judge(model, rows, progress=progress, candidates=options["among"])
+    texts = list(read_candidates(options["corpus"], blank=True))
     with bar("reading the corpus", len(texts)) as progress:
-        return measure(model, rows, texts, progress)
+        return judge(model, rows, progress=progress, corpus=texts)

@@ -96,8 +96,9 @@ def generate_options(model: Any, decoder: str | None, given: dict[str, Any]) -> 
     """The model's own way of writing with what was given on the command line."""
     saved = model.config.generate
     changes = {name: value for name, value in given.items() if value is not None}
-    asked = [model.config.decoders[model.decoder_name(decoder)]] if decoder else model.config.decoders.values()
-    if not any(slot.part.writes == "text" for slot in asked):
+    tasks = model.config.tasks
+    asked = [tasks[model.decoder_name(decoder)]] if decoder else tasks.values()
+    if not any(task.output.writes_text for task in asked):
         refuse_given(list(changes), "decoders that write texts")
     if changes.get("sample") and "beam" not in changes:
         changes |= {"beam": 1, "n_best": 1}

@@ -10,16 +10,17 @@ from twofold.cli.options import print_json
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def list_parts(as_json: bool) -> None:
-    """Show the encoders, decoders, recipes and experiments that come along.
+    """Show the inputs, outputs, encoders, decoders, losses, metrics, recipes and experiments that come along.
 
     \b
       twofold list
       twofold list --json
     """
-    from twofold.config import kinds
+    from twofold.config import ROLES, kinds
     from twofold.recipe.file import recipe_names
 
-    found = {"encoders": kinds("encoders"), "decoders": kinds("decoders"), "recipes": recipe_names(), "experiments": []}
+    found: dict[str, list[str]] = {role: kinds(role) for role in ROLES}
+    found |= {"recipes": recipe_names(), "experiments": []}
     if as_json:
         print_json(found)
         return

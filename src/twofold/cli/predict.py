@@ -6,10 +6,10 @@ import dataclasses
 import functools
 import gzip
 import os
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,14 @@ from twofold import storage
 from twofold.cli.options import FilePath, generate_options, model_options, print_json, refuse_given, writing_options
 from twofold.errors import TwofoldError
 
+if TYPE_CHECKING:
+    from twofold.generate.options import GenerateOptions
+    from twofold.model import Model
+    from twofold.outputs import Output
+    from twofold.results import Prediction
+
 IMAGES = 64
-"""How many images are read at a time."""
+"""How many images are read at a time: masks of many would fill the memory."""
 SHOWN = 9
 """The most alternatives that are shown of one input; --json has them all."""
 
@@ -44,22 +50,7 @@ SHOWN = 9
 )
 @writing_options
 @model_options
-def predict(
-    model: str,
-    inputs: tuple[str, ...],
-    file: str | None,
-    conllu: Path | None,
-    images: str | None,
-    stream: bool,
-    prefix: str | None,
-    masks: Path | None,
-    plot: Path | None,
-    decoder: str | None,
-    device: str,
-    allow_code: bool,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or an image's path.
 
     How it writes is as saved with it unless given.
@@ -74,202 +65,167 @@ def predict(
       twofold predict runs/caption *.jpg --plot sheet.png
       twofold predict runs/caption_vit dog.jpg --prefix "a brown dog" --beam 5
     """
-    from twofold import api
-    from twofold.model import Model
-    from twofold.progress import bar
-
-    texts: list[Any] = list(inputs)
-    if not texts and file is None:
-        raise click.UsageError("give at least one INPUT or --file")
-    if stream and (len(texts) != 1 or file or as_json):
-        raise click.UsageError("--stream shows one INPUT, and not as JSON")
-    _check_outputs([path for path in (plot, conllu) if path], masks)
-    loaded = api.load(model, device, allow_code)
-    if not isinstance(loaded, Model):
-        raise TwofoldError(f"{model}: ranks candidates and writes no text; use `twofold rank`")
-    if loaded.config.image is None:
-        _refuse_images(inputs)
-        refuse_given(["images"], "models that read images")
-    options = generate_options(loaded, decoder or loaded.decoder_name(None), given)
-    if stream:
-        if given["beam"] is None:
-            options = dataclasses.replace(options, beam=1, n_best=1)
-        for piece in loaded.stream(texts[0], options, decoder, prefix):
-            click.echo(piece, nl=False)
-        click.echo()
+    names = [field.name for field in dataclasses.fields(Asked) if field.name != "inputs"]
+    asked = Asked(inputs, **{name: options.pop(name) for name in names})
+    asked.check()
+    loaded = _load(model, asked, options.pop("device"), options.pop("allow_code"))
+    how = generate_options(loaded, asked.decoder or loaded.decoder_name(None), options)
+    if asked.stream:
+        _stream(loaded, asked, how, options["beam"] is None)
         return
-    blocks: list[str | None] = [None] * len(texts)
-    if file is not None:
-        read, of_file = _read(file, images, loaded)
-        texts, blocks = texts + read, blocks + of_file
-    if loaded.config.image and loaded.config.image.broken == "skip":
-        texts = [one for one in texts if loaded.source.encode([loaded.source.given(one, str(one))]).ids[0]]
-        if not texts:
-            raise TwofoldError("none of the images can be read")
-    loaded.decoder(decoder)
-    paths = _mask_paths(loaded, texts, masks, decoder) if masks else []
-    found: list[dict[str, Any]] = []
-    written: list[str] = []
-    step = IMAGES if loaded.config.image else len(texts)  # masks of many images would fill the memory
-    with bar("predicting", len(texts), show=len(texts) > 1) as progress:
-        for start in range(0, len(texts), step):
-            some = texts[start : start + step]
-            done = functools.partial(_add_to, start, progress)
-            predictions = loaded.predict(some, options, decoder, done, prefix)
-            for prediction, path in zip(predictions, paths[start : start + step], strict=False):
-                from twofold.plot import write_mask
-
-                write_mask(prediction.output, loaded.config.mask.first if loaded.config.mask else 0, path)
-            if plot and not start:
-                from twofold.plot import draw
-
-                draw(loaded, predictions, plot, decoder, prefix)
-            if conllu:
-                written += _sentences(loaded, predictions, blocks[start : start + step], decoder)
-            found += [_plain(prediction) for prediction in predictions]
-    if conllu:
-        whole = "".join(f"{one}\n\n" for one in written).encode()
-        storage.write_bytes(conllu, gzip.compress(whole) if conllu.suffix == ".gz" else whole)
-    if as_json:
-        print_json({"predictions": found})
+    given = _given(loaded, asked)
+    predictions = _predict(loaded, asked, how, given)
+    output = loaded.outputs[loaded.decoder_name(asked.decoder)]
+    if asked.as_json:
+        print_json({"predictions": [_plain(output, prediction) for prediction in predictions]})
         return
-    for line in _lines(found, bool(loaded.config.image) and len(found) > 1):
+    for line in _lines(output, predictions, loaded.config.input.names_files and len(predictions) > 1):
         click.echo(line)
 
 
-def _lines(found: list[dict[str, Any]], named: bool) -> Iterator[str]:
-    """A line for each output; in lists of texts the score that orders them stands before the log-probability."""
-    listed = any("alternatives" in one and "normalized_score" in one for one in found)
-    if listed:
-        yield f"{'normalized':>10}  {'log-prob':>8}  output"
-    for one in found:
-        yield f"{_scores(one, listed)}  {_shown(one, named)}"
-        for other in one.get("alternatives", ())[:SHOWN]:
-            yield f"{_scores(other, listed)}    {other['output']}"
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for on the command line."""
+
+    inputs: tuple[str, ...]
+    file: str | None
+    conllu: Path | None
+    images: str | None
+    stream: bool
+    prefix: str | None
+    masks: Path | None
+    plot: Path | None
+    decoder: str | None
+    as_json: bool
+
+    def check(self) -> None:
+        """Refuse what makes no sense, and files that cannot be written, before the model works for them."""
+        if not self.inputs and self.file is None:
+            raise click.UsageError("give at least one INPUT or --file")
+        if self.stream and (len(self.inputs) != 1 or self.file or self.as_json):
+            raise click.UsageError("--stream shows one INPUT, and not as JSON")
+        for path in (path for path in (self.plot, self.conllu) if path):
+            if path.is_dir():
+                raise TwofoldError(f"{path}: a folder; name a file in it")
+            with storage.writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise TwofoldError(f"{path}: cannot be written to; name another file")
+        if self.masks:
+            with storage.writing(self.masks):
+                self.masks.mkdir(parents=True, exist_ok=True)
 
 
-def _scores(plain: dict[str, Any], listed: bool) -> str:
-    normalized = f"{plain['normalized_score']:10.3f}  " if listed else ""
-    return f"{normalized}{plain['score']:8.3f}"
+@dataclass(frozen=True)
+class Given:
+    """Inputs, and of those of a CoNLL-U file the lines of the sentence."""
+
+    values: list[Any]
+    lines: list[str | None]
 
 
-def _check_outputs(files: list[Path], masks: Path | None) -> None:
-    """Say what cannot be written before the model works for it."""
-    for path in files:
-        if path.is_dir():
-            raise TwofoldError(f"{path}: a folder; name a file in it")
-        with storage.writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise TwofoldError(f"{path}: cannot be written to; name another file")
-    if masks:
-        with storage.writing(masks):
-            masks.mkdir(parents=True, exist_ok=True)
+def _load(name: str, asked: Asked, device: str, allow_code: bool) -> Model:
+    from twofold import api
+    from twofold.model import Ranker
+
+    model = api.load(name, device, allow_code)
+    if isinstance(model, Ranker):
+        raise TwofoldError(f"{name}: ranks candidates and writes no text; use `twofold rank`")
+    if not model.config.input.names_files:
+        _refuse_images(asked.inputs)
+        refuse_given(["images"], "models that read images")
+    return model
+
+
+def _refuse_images(inputs: tuple[str, ...]) -> None:
+    """Say that a model reads texts before it makes something of an image's name."""
+    from twofold.data.image_files import ENDINGS
+
+    for name in inputs:
+        if name.lower().endswith(ENDINGS) and os.path.isfile(name):
+            raise TwofoldError(f"{name}: an image, but this model reads texts")
+
+
+def _stream(model: Model, asked: Asked, options: GenerateOptions, greedy: bool) -> None:
+    if greedy:
+        options = dataclasses.replace(options, beam=1, n_best=1)
+    for piece in model.stream(asked.inputs[0], options, asked.decoder, asked.prefix):
+        click.echo(piece, nl=False)
+    click.echo()
+
+
+def _given(model: Model, asked: Asked) -> Given:
+    """All inputs that can be used: those of the command line, then those of the file."""
+    rows = [] if asked.file is None else model.input.rows_to_answer(asked.file, asked.images)
+    values = [*asked.inputs, *(model.input.value(row) for row in rows)]
+    lines = [*[None] * len(asked.inputs), *(row.values.get("conllu") for row in rows)]
+    if model.config.input.skips():
+        usable = [bool(list(model.input.usable([model.input.row(value, str(value))], ()))) for value in values]
+        values = [value for value, use in zip(values, usable, strict=True) if use]
+        lines = [None] * len(values)
+        if not values:
+            raise TwofoldError("none of the images can be read")
+    return Given(values, lines)
+
+
+def _predict(model: Model, asked: Asked, options: GenerateOptions, given: Given) -> list[Prediction]:
+    """What the model makes of all inputs; what is asked for in files is written on the way."""
+    from twofold.progress import bar
+
+    model.decoder(asked.decoder)
+    output, values = model.outputs[model.decoder_name(asked.decoder)], given.values
+    paths = output.mask_paths(values, asked.masks) if asked.masks else []
+    predictions: list[Prediction] = []
+    step = IMAGES if model.config.input.names_files else len(values)
+    with bar("predicting", len(values), show=len(values) > 1) as progress:
+        for start in range(0, len(values), step):
+            done = functools.partial(_add_to, start, progress)
+            some = model.predict(values[start : start + step], options, asked.decoder, done, asked.prefix)
+            for prediction, path in zip(some, paths[start : start + step], strict=False):
+                output.write_mask(prediction.output, path)
+            if asked.plot and not start:
+                from twofold.plot import draw
+
+                draw(model, some, asked.plot, asked.decoder, asked.prefix)
+            predictions += some
+    if asked.conllu:
+        _write_conllu(output, predictions, given.lines, asked.conllu)
+    return predictions
+
+
+def _write_conllu(output: Output[Any], predictions: Sequence[Prediction], lines: list[str | None], path: Path) -> None:
+    sentences = [output.conllu(one.output, block) for one, block in zip(predictions, lines, strict=True)]
+    whole = "".join(f"{sentence}\n\n" for sentence in sentences).encode()
+    storage.write_bytes(path, gzip.compress(whole) if path.suffix == ".gz" else whole)
 
 
 def _add_to(start: int, progress: Any, number: int) -> None:
     progress(start + number)
 
 
-def _mask_paths(model: Any, inputs: list[Any], folder: Path, decoder: str | None) -> list[Path]:
-    from twofold.plot import mask_paths
-
-    if model.config.decoders[model.decoder_name(decoder)].part.writes != "mask":
-        raise TwofoldError("--masks: what is asked writes text and paints no masks")
-    return mask_paths(inputs, folder)
-
-
-def _refuse_images(inputs: tuple[str, ...]) -> None:
-    """Say that a model reads texts before it makes something of an image's name."""
-    from twofold.data.images import ENDINGS
-
-    for one in inputs:
-        if one.lower().endswith(ENDINGS) and os.path.isfile(one):
-            raise TwofoldError(f"{one}: an image, but this model reads texts")
+def _lines(output: Output[Any], predictions: Sequence[Prediction], named: bool) -> Iterator[str]:
+    """A line for each output; in lists of texts the score that orders them stands before the log-probability."""
+    listed = any(one.alternatives and one.normalized_scores for one in predictions)
+    if listed:
+        yield f"{'normalized':>10}  {'log-prob':>8}  output"
+    for prediction in predictions:
+        best, *normalized = prediction.normalized_scores or (None,)
+        yield f"{_scores(prediction.score, best, listed)}  {output.shown(prediction, named)}"
+        others = prediction.alternatives[:SHOWN]
+        for number, (other, score) in enumerate(others):
+            beside = normalized[number] if number < len(normalized) else None
+            yield f"{_scores(score, beside, listed)}    {other}"
 
 
-def _read(file: str, images: str | None, model: Any) -> tuple[list[Any], list[str | None]]:
-    """What is to be read, and where the file is CoNLL-U its sentences as they stand."""
-    from twofold.data.files import read_rows
-    from twofold.data.image_files import find_files
-    from twofold.data.images import read_images
-
-    if model.config.image and find_files(file):
-        rows = list(read_images(file, None, model.source.column, None))
-    else:
-        columns, rows = model.source.given("\t").values.keys(), list(read_rows(file))
-        if "text" in rows[0].values and not columns <= rows[0].values.keys():  # plain lines
-            rows = [model.source.given(row.text("text"), row.place) for row in rows]
-        elif model.config.image:
-            rows = list(read_images(file, images, model.source.column, None))
-    if model.config.image:
-        taken = [row.values[model.source.column] for row in rows if _is_named(model.source, row)]
-        return taken, [None] * len(taken)
-    return [model.source.taken(row) for row in rows], [row.values.get("conllu") for row in rows]
+def _scores(score: float, normalized: float | None, listed: bool) -> str:
+    return (f"{normalized:10.3f}  " if listed and normalized is not None else "") + f"{score:8.3f}"
 
 
-def _is_named(source: Any, row: Any) -> bool:
-    """Whether a row names an image; a table that leaves it out is refused, or its row left out and said so."""
-    try:
-        source.image(row)
-    except TwofoldError as error:
-        if source.refuse:
-            raise
-        warnings.warn(f"left out: {error}", stacklevel=2)
-        return False
-    return True
-
-
-def _sentences(model: Any, predictions: Any, blocks: list[str | None], decoder: str | None) -> list[str]:
-    """Predictions as sentences of CoNLL-U."""
-    from twofold.data.conll import plain_conllu, with_tags, with_tree
-    from twofold.results import Tagged, Tree
-
-    column = model.config.decoders[model.decoder_name(decoder)].target
-    sentences = []
-    for prediction, block in zip(predictions, blocks, strict=True):
-        made = prediction.output
-        if isinstance(made, Tree):
-            sentences.append(with_tree(block or plain_conllu(made.words), made.heads, made.relations))
-        elif isinstance(made, Tagged) and column in ("upos", "xpos"):
-            sentences.append(with_tags(block or plain_conllu(made.words), column, made.tags))
-        else:
-            raise TwofoldError("--conllu: what is asked writes neither trees nor the columns upos or xpos")
-    return sentences
-
-
-def _plain(prediction: Any) -> dict[str, Any]:
+def _plain(output: Output[Any], prediction: Prediction) -> dict[str, Any]:
     given = prediction.input
-    outputs = [(_output(prediction), prediction.score), *prediction.alternatives]
-    scored: list[dict[str, Any]] = [{"output": output, "score": score} for output, score in outputs]
-    for output, normalized in zip(scored, prediction.normalized_scores, strict=False):  # there are none but of texts
-        output["normalized_score"] = normalized
-    plain = {"input": given if isinstance(given, str | list | tuple) else str(given), **scored[0]}
-    return plain | {"alternatives": scored[1:]} if prediction.alternatives else plain
-
-
-def _output(prediction: Any) -> Any:
-    """A text, a label or a number as it is; of a mask its size and what it shows."""
-    from twofold.results import Mask, Tagged, Tree
-
-    mask = prediction.output
-    if isinstance(mask, (Tagged, Tree)):
-        return {name: value if isinstance(value, str) else list(value) for name, value in vars(mask).items()}
-    if not isinstance(mask, Mask):
-        return mask
-    return {"height": mask.pixels.shape[0], "width": mask.pixels.shape[1], "shares": mask.shares()}
-
-
-def _shown(plain: dict[str, Any], named: bool) -> str:
-    """What was made of an input, after its name where there are several images."""
-    output = plain["output"]
-    if named and not isinstance(output, dict):
-        return f"{plain['input']}: {_shown(plain, False)}"
-    if not isinstance(output, dict):
-        if isinstance(output, float):  # the number itself stands before it as the score
-            return " | ".join(plain["input"]) if isinstance(plain["input"], list | tuple) else str(plain["input"])
-        return ", ".join(output) if isinstance(output, list) else str(output)
-    if "words" in output:
-        columns = [output[name] for name in output if name != "words"]
-        return " ".join("/".join(map(str, one)) for one in zip(output["words"], *columns, strict=True))
-    return f"{plain['input']}: " + ", ".join(f"{name} {share:.1%}" for name, share in output["shares"].items())
+    outputs = [(output.plain(prediction.output), prediction.score), *prediction.alternatives]
+    scored: list[dict[str, Any]] = [{"output": answer, "score": score} for answer, score in outputs]
+    for plain, normalized in zip(scored, prediction.normalized_scores, strict=False):  # there are none but of texts
+        plain["normalized_score"] = normalized
+    whole = {"input": given if isinstance(given, str | list | tuple) else str(given), **scored[0]}
+    return whole | {"alternatives": scored[1:]} if prediction.alternatives else whole

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from twofold.convert.found import AGAIN, Item, short
 from twofold.convert.names import Plan, Shape, Target, match
-from twofold.encoders.pretrained import clearly
+from twofold.data.backbone_files import clearly
 from twofold.errors import TwofoldError
 
 REMEDY = "pip install 'twofold[tensorflow]'"

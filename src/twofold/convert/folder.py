@@ -15,7 +15,8 @@ from torch import Tensor
 
 from twofold import storage
 from twofold.convert.found import CONSTANT, HEAD, MISSING, SHAPE, UNKNOWN, Found, Item, Settings, refuse
-from twofold.encoders.pretrained import CONSTANTS, SAFELY, Config, PretrainedEncoder, clearly, is_on_top
+from twofold.data.backbone_files import clearly
+from twofold.encoders.pretrained import CONSTANTS, SAFELY, Config, PretrainedEncoder, is_on_top
 from twofold.errors import SeveralErrors, TwofoldError
 from twofold.model.load import load
 from twofold.types import Vocabulary

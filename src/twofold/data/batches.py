@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from twofold.types import Batch, Target, Vocabulary
-
+Draw = np.random.Generator
 POOL = 1 << 17
 """Rows sorted by length together: enough that padding is rare, few enough that an epoch stays shuffled."""
 
@@ -113,31 +112,6 @@ def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         start += size
 
 
-def make_batch(
-    source: Sequence[ArrayLike],
-    vocabulary: Vocabulary,
-    targets: Mapping[str, tuple[Sequence[ArrayLike], Vocabulary]] | None = None,
-    progress: float = 0.0,
-) -> Batch:
-    """Rows of ids as tensors; targets are put between their start and end symbols."""
-    tokens, mask = _pad(source, vocabulary.pad)
-    written = {name: make_target(rows, target) for name, (rows, target) in (targets or {}).items()}
-    return Batch(tokens, mask, written, progress)
-
-
-def make_joined_batch(rows: Sequence[tuple[ArrayLike, int]], vocabulary: Vocabulary, progress: float = 0.0) -> Batch:
-    """Rows of two texts read as one, each with the place where the second begins."""
-    batch = make_batch([ids for ids, _ in rows], vocabulary, progress=progress)
-    starts = torch.tensor([start for _, start in rows])
-    segments = (torch.arange(batch.tokens.shape[1]) >= starts[:, None]) & batch.mask
-    return replace(batch, segments=segments.long())
-
-
-def make_target(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Target:
-    """Rows of ids as what a text decoder must write: between the start and the end symbol."""
-    return Target(*_pad(rows, vocabulary.pad, vocabulary.start, vocabulary.end))
-
-
 def _shuffled(order: NDArray[np.int64], starts: Sequence[int], draw: np.random.Generator) -> Plan:
     begins = np.asarray(starts, np.int64)
     stops = np.append(begins[1:], len(order))
@@ -145,10 +119,10 @@ def _shuffled(order: NDArray[np.int64], starts: Sequence[int], draw: np.random.G
     return Plan(order, begins[shuffled], stops[shuffled])
 
 
-def _pad(
+def pad_ids(
     rows: Sequence[ArrayLike], pad: int, start: int | None = None, end: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(rows, longest) of ids, and true where real."""
+    """(rows, longest) of ids, each between `start` and `end` where they are given, and true where real."""
     before, after = start is not None, end is not None
     lengths = np.array([len(row) for row in rows], np.int64) + before + after  # type: ignore[arg-type]
     tokens = np.full((len(rows), lengths.max()), pad, np.int64)

@@ -1,8 +1,9 @@
-"""Token ids of a whole file, memory-mapped: written once, keyed by file, tokenizer and settings."""
+"""The rows of a whole file as numbers, such as token ids, memory-mapped: written once, keyed by file and settings."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -87,6 +88,8 @@ class Cache:
     rows: int
     cut: Mapping[str, int]
     """For each column how many rows lost their tail to the length limit."""
+    where: Sources = ""
+    """What it was made of."""
 
     @classmethod
     def of(
@@ -104,7 +107,18 @@ class Cache:
         folder = cache_folder() / _key(content or fingerprint(where), fields)
         if not folder.exists():
             _build(folder, (read or read_rows)(where), fields, report)
-        return cls._open(folder)
+        return dataclasses.replace(cls._open(folder), where=where)
+
+    @classmethod
+    def in_memory(cls, rows: Sequence[Row], fields: Mapping[str, Field]) -> Cache:
+        """The same of rows at hand, without a file."""
+        columns, cut = {}, {}
+        for name, field in fields.items():
+            encoded = field.encode(rows)
+            offsets = np.cumsum([0, *(len(row) for row in encoded.ids)], dtype=np.int64)
+            columns[name] = Column(np.fromiter(itertools.chain(*encoded.ids), field.dtype), offsets)
+            cut[name] = encoded.cut
+        return cls(columns, len(rows), cut)
 
     @classmethod
     def _open(cls, folder: Path) -> Cache:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Literal
 
 from twofold.data.files import Row, lines_of
 from twofold.errors import TwofoldError
@@ -14,6 +13,8 @@ from twofold.errors import TwofoldError
 Line = tuple[str, str]
 """A line of a file after its place."""
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = COLUMNS = range(10)
+TAG_COLUMNS = ("upos", "xpos")
+"""The columns of tags that CoNLL-U has."""
 NAMES = {"words": FORM, "lemmas": LEMMA, "upos": UPOS, "xpos": XPOS, "feats": FEATS, "relations": DEPREL}
 
 
@@ -103,7 +104,7 @@ def with_tree(conllu: str, heads: Sequence[int], relations: Sequence[str]) -> st
     return _replaced(conllu, {HEAD: [str(head) for head in heads], DEPREL: relations, DEPS: ["_"] * len(heads)})
 
 
-def with_tags(conllu: str, column: Literal["upos", "xpos"], tags: Sequence[str]) -> str:
+def with_tags(conllu: str, column: str, tags: Sequence[str]) -> str:
     """The same sentence with other tags for its words in one column; all else stays as it is."""
     return _replaced(conllu, {NAMES[column]: tags})
 

@@ -17,6 +17,8 @@ from typing import Protocol
 from twofold.errors import TwofoldError
 from twofold.storage import sha256
 
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
+"""How the names of images end."""
 LARGEST_FILE = 64 << 20
 """Bytes of one image's file at most, packed or not."""
 
@@ -30,6 +32,11 @@ class Files(Protocol):
 
     def names(self) -> list[str]:
         """The names of all, in order."""
+        ...
+
+    @property
+    def stems(self) -> dict[str, str]:
+        """The names of images by themselves without their endings."""
         ...
 
     def read(self, name: str) -> bytes: ...
@@ -52,6 +59,10 @@ class Folder:
     """The files under a folder; a link in it is read like the file or folder that it leads to."""
 
     root: Path
+
+    @cached_property
+    def stems(self) -> dict[str, str]:
+        return _stems(self)
 
     def names(self) -> list[str]:
         found, seen = [], set()
@@ -103,6 +114,10 @@ class Archive:
     inside: str = ""
 
     @cached_property
+    def stems(self) -> dict[str, str]:
+        return _stems(self)
+
+    @cached_property
     def _zip(self) -> zipfile.ZipFile:
         try:
             return _zip_at(self.path, self.path.stat().st_mtime_ns)
@@ -146,6 +161,17 @@ class Archive:
 def _zip_at(path: Path, changed: int) -> zipfile.ZipFile:
     """An archive, opened once for all images in it; anew when it has changed."""
     return zipfile.ZipFile(path)
+
+
+def _stems(files: Files) -> dict[str, str]:
+    stems: dict[str, str] = {}
+    for name in files.names():
+        if name.lower().endswith(ENDINGS):
+            stem = name.rpartition(".")[0]
+            if stem in stems:
+                raise TwofoldError(f"{files.place(name)}: beside {stems[stem]}; a table must name them with endings")
+            stems[stem] = name
+    return stems
 
 
 def open_files(where: str | Path) -> Files:

@@ -6,7 +6,7 @@ import io
 import itertools
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from twofold.data.files import Row, fingerprint, read_rows
-from twofold.data.image_files import Files, ImageError, find_files, open_files
+from twofold.data.files import Row, read_rows
+from twofold.data.image_files import ENDINGS, Files, ImageError, find_files, open_files
 from twofold.errors import TwofoldError
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 50_000_000
 """Pixels of one image at most."""
@@ -28,8 +27,8 @@ PIXEL_BYTES = 16
 that hands over, and in the image; other formats take half of that."""
 STRIP = 1 << 20
 """Pixels that are brought to other colors at a time."""
-IMAGES, MASKS = "images", "masks"
-"""The folders of images and of their masks where no table names them."""
+IMAGES, MASKS, MASK = "images", "masks", "mask"
+"""The folders of images and of their masks where no table names them, and the column of those masks."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class ImageFile:
 
 
 @dataclass(frozen=True)
-class Shown:
+class GivenImage:
     """An image at hand."""
 
     pixels: Any = field(repr=False)
@@ -127,74 +126,72 @@ _SPREAD = {"L;2": 85, "L;4": 17}
 """What Pillow multiplies the numbers by of a gray image with two or four bits for each."""
 
 
-def as_image(given: Any, place: str) -> ImageFile | Shown:
+def as_image(given: Any, place: str) -> ImageFile | GivenImage:
     """An image from a path, a Pillow image or an array."""
-    if isinstance(given, ImageFile | Shown):
+    if isinstance(given, ImageFile | GivenImage):
         return given
     if isinstance(given, str | Path):
         return ImageFile.at(given)
-    return Shown(given, place)
+    return GivenImage(given, place)
 
 
-def files_of(where: str, images: str | None) -> Files:
-    """Where the images lie that `read_images` reads."""
-    return find_files(where) or open_files(images or Path(where).parent)
-
-
-def read_images(where: str, images: str | None, image: str, mask: str | None) -> Iterator[Row]:
+def read_images(where: str, folder: str | None, column: str) -> Iterator[Row]:
     """Rows whose images can be read: of a table that names them, or of a folder.
 
-    images: the folder or archive in which the names of a table are looked up; the table's own folder unless given
-    mask: the column of the masks, if there are any; in a folder they lie in `masks/`, the images in `images/`
+    folder: the folder or archive in which the names of a table are looked up; the table's own folder unless given
+
+    Of a folder that holds `images/` only those are read; what lies in `masks/` under the same name is their `mask`.
     """
-    files = files_of(where, images)
-    if find_files(where) is None:
-        endings: dict[str, str] | None = None
-        for row in read_rows(where):
-            # What names no image is left out here, and missed by whoever asks for it.
-            others = {key: value for key, value in row.values.items() if key not in (image, mask)}
-            named = {key: name for key in (image, mask) if isinstance(name := row.values.get(key or ""), str) and name}
-            if any(not name.lower().endswith(ENDINGS) for name in named.values()):  # a table may leave them out
-                endings = endings or _by_stem(files)
-                named = {key: endings.get(name, name) for key, name in named.items()}
-            yield Row(row.place, {**others, **{str(key): ImageFile(files, name) for key, name in named.items()}})
+    files = find_files(where)
+    if files is None:
+        yield from _read_table(where, open_files(folder or Path(where).parent), column)
         return
     names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
-    shown = [name for name in names if name.startswith(f"{IMAGES}/")] if mask else names
-    masks = {_stem(name, MASKS): name for name in names if name.startswith(f"{MASKS}/")}
-    for name in shown:
-        values: dict[str, Any] = {image: ImageFile(files, name)}
-        if mask and (own := masks.get(_stem(name, IMAGES))):
-            values[mask] = ImageFile(files, own)
-        yield Row(files.place(name), values)
-    if not shown:
-        inside = f"{IMAGES}/ with images and {MASKS}/ with their masks" if mask else "images"
-        raise TwofoldError(f"{where}: holds no {inside} ({', '.join(ENDINGS)})")
+    shown = [name for name in names if name.startswith(f"{IMAGES}/")]
+    masks = {_stem(name, MASKS): ImageFile(files, name) for name in names if name.startswith(f"{MASKS}/")}
+    for name in shown or names:
+        mask = masks.get(_stem(name, IMAGES)) if shown else None
+        yield Row(files.place(name), {column: ImageFile(files, name), **({MASK: mask} if mask else {})})
+    if not names:
+        raise TwofoldError(f"{where}: holds no images ({', '.join(ENDINGS)})")
 
 
-def images_fingerprint(where: str, images: str | None, image: str, mask: str | None) -> str:
-    """A hash of all that `read_images` would read, and of the images."""
-    table = "" if find_files(where) else fingerprint(where)
-    return f"{table} {files_of(where, images).fingerprint(image_names(where, images, image, mask))}"
+def _read_table(where: str, files: Files, column: str) -> Iterator[Row]:
+    for row in read_rows(where):
+        # What names no image is left out here, and missed by whoever asks for it.
+        values = {key: value for key, value in row.values.items() if key != column}
+        name = row.values.get(column)
+        if isinstance(name, str) and name:
+            values[column] = find_image(files, name)
+        yield Row(row.place, values)
 
 
-def image_names(where: str, images: str | None, image: str, mask: str | None) -> list[str]:
-    """The names of all images and masks that `read_images` would read."""
-    rows = read_images(where, images, image, mask)
-    named = (one.name for row in rows for one in row.values.values() if isinstance(one, ImageFile))
-    return list(dict.fromkeys(named))
+def find_image(files: Files, name: str) -> ImageFile:
+    """The image of a name, which may stand without its ending."""
+    if not name.lower().endswith(ENDINGS):
+        name = files.stems.get(name, name)
+    return ImageFile(files, name)
 
 
-def _by_stem(files: Files) -> dict[str, str]:
-    """Images by their names without endings."""
-    found: dict[str, str] = {}
-    for name in files.names():
-        if name.lower().endswith(ENDINGS):
-            stem = name.rpartition(".")[0]
-            if stem in found:
-                raise TwofoldError(f"{files.place(name)}: beside {found[stem]}; a table must name them with endings")
-            found[stem] = name
-    return found
+def image_names(rows: Iterable[Row]) -> list[str]:
+    """The names of all images of some rows, also of those that other columns of a table name, such as masks."""
+    names: dict[str, None] = {}
+    for row in rows:
+        images = [value for value in row.values.values() if isinstance(value, ImageFile)]
+        files = images[0].files if images else None
+        texts = [value for value in row.values.values() if isinstance(value, str) and files is not None]
+        stems = _stems_of(files) if files is not None and texts else {}
+        named = [stems.get(text, text) for text in texts if text.lower().endswith(ENDINGS) or text in stems]
+        names |= dict.fromkeys([*(image.name for image in images), *named])
+    return list(names)
+
+
+def _stems_of(files: Files) -> dict[str, str]:
+    """Images by their names without endings; none where that does not tell them apart."""
+    try:
+        return files.stems
+    except TwofoldError:
+        return {}
 
 
 def _stem(name: str, folder: str) -> str:

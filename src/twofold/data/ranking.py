@@ -1,21 +1,18 @@
-"""Ranking rows: contexts, right responses and wrong ones, in one form and as numbers for a cache."""
+"""Ranking rows: contexts, right responses and wrong ones, in one form."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
-from twofold.data.cache import Encoded
 from twofold.data.corpora import read_corpus
 from twofold.data.files import Row, Sources, read_rows
 from twofold.data.relevance import gains_of, kind_of_row, unread_columns, warn_of_unread
-from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 
 AUTO = "auto"
@@ -76,6 +73,13 @@ class RankingReader:
         """The columns of a row that look like labels and are not read."""
         return unread_columns(row, kind_of_row(row), (self.context, self.response, self.preface))
 
+    def right(self, row: Row) -> list[str]:
+        """All right texts of a row."""
+        if row.values.get("candidates") is None:
+            return self._responses(row)
+        candidates, gains = candidates_of(row)
+        return [text for text, gain in zip(candidates, gains, strict=True) if gain]
+
     def _responses(self, row: Row) -> list[str]:
         """The right responses of a pair, none of them empty."""
         response = row.text(self.response)
@@ -110,123 +114,6 @@ def candidates_of(row: Row) -> tuple[list[str], list[float]]:
     return candidates, gains_of(row, len(candidates))
 
 
-@dataclass(frozen=True)
-class SideField:
-    """One side of a pair as ids, without the frame that an encoder wants around them."""
-
-    column: str
-    tokenizer: TextTokenizer
-    limit: int
-    """The most tokens, those of the frame included."""
-    keep: Literal["head", "tail", "turns"]
-    """Which end stays when a text is too long: the newest turns of a context, the beginning of a candidate; with
-    `turns` the newest of several, and the beginning of a single text."""
-    prefix: str = ""
-    """What stands before each text, or before the first turn, as if it were its beginning."""
-    separator: str | None = None
-    """What stands between turns: a text, or the tokenizer's own separator."""
-
-    @property
-    def dtype(self) -> str:
-        return "uint16" if len(self.tokenizer) <= 1 << 16 else "uint32"
-
-    def settings(self) -> list[Any]:
-        plain = [self.column, self.limit, self.keep, self.prefix, self.separator, self.tokenizer.fingerprint()]
-        return [*plain, "prefix and text as one"] if self.prefix else plain
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        return self.encode_texts([row.text(self.column) for row in rows])
-
-    def encode_texts(self, texts: Sequence[str | list[str]]) -> Encoded:
-        """The ids of each text or dialogue; an empty one is the frame alone."""
-        turns = [[text] if isinstance(text, str) else text for text in texts]
-        begun = [[f"{self.prefix}{first}", *others] for first, *others in (row or [""] for row in turns)]
-        flat = iter(self.tokenizer.encode([turn for row in begun for turn in row]))
-        room, prefix = self.limit - len(self.tokenizer.frame), self._prefix
-        ids, cut = [], 0
-        for text, row in zip(texts, begun, strict=True):
-            joined = list(next(flat))
-            for _ in row[1:]:
-                joined += self._separator
-                joined += next(flat)
-            if len(joined) > room:
-                head = room if self._keeps_head(text) else prefix
-                joined, cut = joined[:head] + joined[len(joined) - room + head :], cut + 1
-            # A tokenizer that puts nothing around a text makes nothing of an empty one.
-            ids.append(joined or ([] if len(self.tokenizer.frame) else [self.tokenizer.start]))
-        return Encoded(ids, cut)
-
-    def _keeps_head(self, text: str | list[str]) -> bool:
-        return self.keep == "head" or (self.keep == "turns" and (isinstance(text, str) or len(text) < 2))
-
-    @cached_property
-    def _prefix(self) -> int:
-        """How many tokens of a text are those of its prefix."""
-        count = len(self.tokenizer.encode([self.prefix.rstrip()])[0]) if self.prefix else 0
-        if self.limit - len(self.tokenizer.frame) - count < 1:
-            raise TwofoldError(f"a limit of {self.limit} tokens leaves no room for the {self.column} itself; raise it")
-        return count
-
-    @cached_property
-    def _separator(self) -> list[int]:
-        if self.separator is None:
-            return [self.tokenizer.separator]
-        return self.tokenizer.encode([self.separator])[0]
-
-
-@dataclass(frozen=True)
-class NegativesField:
-    """The given negatives of a row, or its other right texts, one after the other, each with its length before it."""
-
-    side: SideField
-    column: str = "negatives"
-
-    @property
-    def dtype(self) -> str:
-        return "uint32"
-
-    def settings(self) -> list[Any]:
-        return [self.column, *self.side.settings()]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        texts = [row.values.get(self.column, ()) for row in rows]
-        whole = [text for some in texts for text in some]
-        encoded = self.side.encode_texts(whole) if whole else Encoded([], 0)
-        found = iter(encoded.ids)
-        flat = [[number for _ in some for number in _with_length(next(found))] for some in texts]
-        return Encoded(flat, encoded.cut)
-
-
-@dataclass(frozen=True)
-class KeysField:
-    """What tells equal texts: a hash of the context, of the response, and of each negative."""
-
-    reader: RankingReader
-    dtype: str = "uint64"
-
-    def settings(self) -> list[Any]:
-        return ["keys", repr(self.reader)]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        values = [row.values for row in rows]
-        return Encoded(
-            [[text_key(" \n".join(v["context"])), *map(text_key, (v["response"], *v["negatives"]))] for v in values], 0
-        )
-
-
-@dataclass(frozen=True)
-class ScoresField:
-    """A teacher's scores of the right texts and of each negative."""
-
-    dtype: str = "float32"
-
-    def settings(self) -> list[Any]:
-        return ["scores"]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        return Encoded([row.values.get("scores", []) for row in rows], 0)
-
-
 def text_key(text: str) -> int:
     """The same number for texts that differ only in case, blanks or Unicode form."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
@@ -245,10 +132,6 @@ def _texts(row: Row, column: str) -> list[str]:
     except UnicodeEncodeError:
         raise TwofoldError(f"{row.place}: '{column}' holds half a character (a lone surrogate)") from None
     return found
-
-
-def _with_length(ids: Ids) -> list[int]:
-    return [len(ids), *ids]
 
 
 def _numbers(row: Row, count: int) -> list[float]:

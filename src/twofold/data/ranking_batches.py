@@ -1,4 +1,4 @@
-"""Ranking rows of a cache as the batches of a training: whose candidates they are, and which may be wrong for whom."""
+"""The candidates of a ranking batch: whose they are, and which of them may be wrong for whom."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.batches import Moment, Plan, plan_evenly
+from twofold.data.batches import Moment
 from twofold.data.cache import Cache
 from twofold.data.tokenizer import Ids
 from twofold.errors import TwofoldError
 
 
 @dataclass(frozen=True)
-class RankingBatch:
-    """Rows of a training step: this process's share of them, and what it must know of the others'.
+class RankingRows:
+    """This process's share of the rows of a training step, and what it must know of the others'.
 
     Candidates stand in the order in which the processes' shares are gathered: of each process its rows' responses,
     then their given negatives.
@@ -41,98 +41,60 @@ class RankingBatch:
     scores: list[NDArray[np.float32]]
     """A teacher's scores of each context's response and given negatives; empty where there is no teacher."""
 
-    def __len__(self) -> int:
-        return len(self.contexts)
 
-    @property
-    def own(self) -> range:
-        """The numbers of this process's candidates."""
-        start = sum(self.sizes[: self.rank])
-        return range(start, start + self.sizes[self.rank])
+def ranking_rows(
+    cache: Cache, rows: NDArray[np.int64], moment: Moment, seed: int, negatives: int | None
+) -> RankingRows:
+    """The share of one process in a batch; each context is read with so many `negatives` where they are read as one."""
+    if len(rows) < moment.world:
+        raise TwofoldError(f"a batch of {len(rows)} rows cannot be shared by {moment.world} processes")
+    pool = _Pool.of(cache, rows, [_taken(cache, row, seed, moment.epoch) for row in rows.tolist()])
+    # The order of the batch is the same for any number of processes; what is gathered has their shares in turn.
+    shares = [np.arange(len(rows))[rank :: moment.world] for rank in range(moment.world)]
+    gathered = [np.concatenate([share, *(pool.given[row] for row in share)]) for share in shares]
+    order = np.concatenate(gathered)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    own = shares[moment.rank]
+    drawn = _draw(rows, pool, own, [seed, moment.epoch], negatives) if negatives else None
+    return RankingRows(
+        contexts=[cache.columns["context"].row(rows[row]) for row in own],
+        candidates=[pool.texts[number] for number in order],
+        sizes=[len(share) for share in gathered],
+        rank=moment.rank,
+        right=place[own],
+        negatives=[place[pool.given[row]] for row in own],
+        allowed=pool.allowed[own][:, order],
+        drawn=None if drawn is None else place[drawn],
+        scores=[pool.scores[row] for row in own],
+    )
 
-    @property
-    def asked(self) -> NDArray[np.int64]:
-        """(contexts, 1 + negatives): the candidates to read each context with as one text, the response first."""
-        assert self.drawn is not None
-        return np.concatenate([self.right[:, None], self.drawn], 1)
 
-    @property
-    def tokens(self) -> int:
-        """How many tokens this process reads."""
-        own = self.own
-        return sum(map(len, self.contexts)) + sum(len(self.candidates[number]) for number in own)
-
-    def to(self, device: Any) -> RankingBatch:
-        """Itself: tensors are made piece by piece, where they are needed."""
-        return self
+def _taken(cache: Cache, row: int, seed: int, epoch: int) -> int:
+    """The number of the right text that a row learns from in an epoch: each in turn, in an order of its own."""
+    count = 1 + len(cache.columns["other_keys"].row(row))
+    if count == 1:
+        return 0
+    return int(np.random.default_rng([seed, row]).permutation(count)[epoch % count])
 
 
-@dataclass(frozen=True)
-class RankingRows:
-    """Which rows of a cache to learn from, in batches of a fixed number of rows drawn at random.
-
-    Batches of like length would make the wrong candidates look alike in length, so rows are not sorted here.
-    """
-
-    cache: Cache
-    rows: NDArray[np.int64]
-    batch_rows: int
-    seed: int
-    drawn: int | None = None
-    """How many wrong candidates each context is read with, where the two are read as one."""
-
-    def plan(self, epoch: int) -> Plan:
-        """The batches of an epoch, the same whenever asked."""
-        return plan_evenly(self.rows, self.batch_rows, self.seed, epoch)
-
-    def batch(self, rows: NDArray[np.int64], moment: Moment) -> RankingBatch:
-        """The share of one process in a batch."""
-        if len(rows) < moment.world:
-            raise TwofoldError(f"a batch of {len(rows)} rows cannot be shared by {moment.world} processes")
-        pool = _Pool.of(self.cache, rows, [self._taken(row, moment.epoch) for row in rows.tolist()])
-        # The order of the batch is the same for any number of processes; what is gathered has their shares in turn.
-        shares = [np.arange(len(rows))[rank :: moment.world] for rank in range(moment.world)]
-        gathered = [np.concatenate([share, *(pool.given[row] for row in share)]) for share in shares]
-        order = np.concatenate(gathered)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        own = shares[moment.rank]
-        drawn = self._draw(rows, pool, own, moment.epoch) if self.drawn else None
-        column = self.cache.columns
-        return RankingBatch(
-            contexts=[column["context"].row(rows[row]) for row in own],
-            candidates=[pool.texts[number] for number in order],
-            sizes=[len(share) for share in gathered],
-            rank=moment.rank,
-            right=place[own],
-            negatives=[place[pool.given[row]] for row in own],
-            allowed=pool.allowed[own][:, order],
-            drawn=None if drawn is None else place[drawn],
-            scores=[pool.scores[row] for row in own],
-        )
-
-    def _taken(self, row: int, epoch: int) -> int:
-        """The number of the right text that a row learns from in an epoch: each in turn, in an order of its own."""
-        count = 1 + len(self.cache.columns["other_keys"].row(row))
-        if count == 1:
-            return 0
-        return int(np.random.default_rng([self.seed, row]).permutation(count)[epoch % count])
-
-    def _draw(self, rows: NDArray[np.int64], pool: _Pool, own: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        """For each context its given negatives, then others of the batch at random, as many as there are for all."""
-        usable = pool.allowed.copy()
-        usable[np.arange(len(rows)), np.arange(len(rows))] = False
-        fewest = min(int(usable.sum(1).min()), self.drawn or 0)
-        if not fewest:
-            raise TwofoldError("a batch has no wrong candidate for one of its contexts; raise train.batch_rows")
-        chosen = []
-        for row in own:
-            draw = np.random.default_rng([self.seed, epoch, int(rows[row])])
-            given = pool.given[row][usable[row, pool.given[row]]]
-            usable[row, given] = False
-            others = draw.permutation(np.flatnonzero(usable[row]))
-            chosen.append(np.concatenate([given, others])[:fewest])
-        return np.stack(chosen)
+def _draw(
+    rows: NDArray[np.int64], pool: _Pool, own: NDArray[np.int64], seeds: list[int], most: int
+) -> NDArray[np.int64]:
+    """For each context its given negatives, then others of the batch at random, as many as there are for all."""
+    usable = pool.allowed.copy()
+    usable[np.arange(len(rows)), np.arange(len(rows))] = False
+    fewest = min(int(usable.sum(1).min()), most)
+    if not fewest:
+        raise TwofoldError("a batch has no wrong candidate for one of its contexts; raise train.batch_rows")
+    chosen = []
+    for row in own:
+        draw = np.random.default_rng([*seeds, int(rows[row])])
+        given = pool.given[row][usable[row, pool.given[row]]]
+        usable[row, given] = False
+        others = draw.permutation(np.flatnonzero(usable[row]))
+        chosen.append(np.concatenate([given, others])[:fewest])
+    return np.stack(chosen)
 
 
 @dataclass(frozen=True)

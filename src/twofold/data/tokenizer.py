@@ -37,8 +37,6 @@ class TokenizerConfig:
     """Byte-pair merges, or the unigram language model."""
     size: int = 8000
     """How many different tokens, special ones included."""
-    shared: bool = True
-    """Whether all columns share one vocabulary; otherwise each gets its own of this size."""
     lowercase: bool = False
     """Whether capitals are read, and so written, as small letters."""
 
@@ -96,7 +94,7 @@ class TextTokenizer:
             raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(dict.fromkeys(names))}")
         self.pad, self.unknown, self.start, self.end, self.separator = ids
         self._size = max(tokenizer.get_vocab().values()) + 1
-        self.frame = Frame((self.start,), (self.end,)) if frame is None else frame
+        self.frame = Frame(before=(self.start,), between=(self.end,)) if frame is None else frame
         masks = [tokenizer.token_to_id(one) for one in MASKS]
         self.mask: int = next((one for one in masks if one is not None), self.unknown)
         """What a token that is to be guessed is read as: a mask where there is one, otherwise the unknown symbol."""

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from twofold.types import Windows
+from twofold.types import Movable
 
 Span = tuple[int, int]
 """Where a window begins and where it ends, counted in tokens."""
+
+
+@dataclass(frozen=True)
+class Windows(Movable):
+    """Rows that are read in overlapping windows, because some are longer than a model may read at once."""
+
+    rows: Tensor
+    """(windows,): the row of the batch that each window is of."""
+    places: Tensor
+    """(windows, positions): which tokens of its row a window reads."""
+    mask: Tensor
+    """(windows, positions), true where real."""
+    window: Tensor
+    """(rows, tokens): the window that the state of each token comes from."""
+    position: Tensor
+    """(rows, tokens): and the position in that window."""
+
+    def mean(self, summaries: Tensor, mask: Tensor) -> Tensor:
+        """(rows, width): the mean of each row's windows, weighted by how many tokens take their state from a window."""
+        taken = torch.bincount(self.window[mask], minlength=len(summaries))
+        weights = (taken / mask.sum(1)[self.rows])[:, None].to(summaries)
+        return summaries.new_zeros(len(mask), summaries.shape[1]).index_add(0, self.rows, summaries * weights)
 
 
 def window_spans(sizes: Sequence[int], room: int) -> list[Span]:

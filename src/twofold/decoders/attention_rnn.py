@@ -8,18 +8,19 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart
+from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output, sampled_teaching
 from twofold.generate.search import Step
 from twofold.layers.attention import QueryAttention
 from twofold.layers.blocks import make_embedding
 from twofold.layers.dropout import dropout
+from twofold.layers.pooling import masked_mean
 from twofold.layers.recurrent import CellKind, Recurrent, RecurrentState
-from twofold.types import Hidden, HiddenSpec, Vocabulary
+from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the recurrent decoder with attention."""
 
     cell: CellKind = "gru"
@@ -44,8 +45,9 @@ class Config(DecoderPart):
     def needs(self) -> frozenset[str]:
         return frozenset({"states"})
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> AttentionRNNDecoder:
-        return AttentionRNNDecoder(self, spec.width("states"), vocabulary)
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> AttentionRNNDecoder:
+        assert isinstance(output, Vocabulary)
+        return AttentionRNNDecoder(self, spec.width("states"), output)
 
 
 class Remembered(NamedTuple):
@@ -101,8 +103,7 @@ class AttentionRNNDecoder(TextDecoder):
 
     def start(self, hidden: Hidden) -> Remembered:
         source, mask = hidden.need("states"), hidden.mask
-        mean = source.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
-        first = torch.tanh(self.first(mean))
+        first = torch.tanh(self.first(masked_mean(source, mask)))
         asking, reading = first[:, : self.asking.width], first[:, self.asking.width :]
         below = self.asking.state(asking)
         return Remembered(

@@ -8,13 +8,14 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from twofold.config import RankingPart
-from twofold.layers.ranking import CandidateVector, Dense, Pooling, VectorSettings, dense_layers
-from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
+from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
+from twofold.layers.pooling import Pooling
+from twofold.layers.ranking import CandidateVector, Dense, VectorSettings, dense_layers
+from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
 @dataclass(frozen=True)
-class Config(VectorSettings, RankingPart):
+class Config(VectorSettings, RankingDecoderConfig):
     """Settings of the bi-encoder."""
 
     dense: tuple[Dense, ...] = ()
@@ -30,11 +31,11 @@ class Config(VectorSettings, RankingPart):
     def needs(self) -> frozenset[str]:
         return self.pooling_needs()
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> BiEncoder:
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> BiEncoder:
         return BiEncoder(self, spec)
 
 
-class BiEncoder(RankingHead):
+class BiEncoder(RankingDecoder):
     """Candidates can be searched: the best is the one with the largest dot product."""
 
     def __init__(self, config: Config, spec: HiddenSpec) -> None:

@@ -10,13 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart, RankingPart, kind_of
-from twofold.layers.ranking import Pooling, means_of_both
-from twofold.types import Contexts, DecoderConfig, Hidden, HiddenSpec, RankingHead, Vocabulary
+from twofold.config import kind_of
+from twofold.decoders import Contexts, DecoderConfig, RankingDecoder, RankingDecoderConfig
+from twofold.layers.pooling import Pooling, means_of_both
+from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
 @dataclass(frozen=True)
-class Config(RankingPart):
+class Config(RankingDecoderConfig):
     """Settings of the cross-encoder."""
 
     joined: ClassVar[bool] = True
@@ -24,7 +25,7 @@ class Config(RankingPart):
     pooling: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
     """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary; or both,
     the mean states of the two texts, brought to one length, and their product."""
-    compare: DecoderPart | None = None
+    compare: DecoderConfig | None = None
     """Another ranker, {kind: bi} or {kind: poly, ...}, to whose score this one adds: each text is then read alone as
     well. What both say as one text counts nothing at first, so that with that ranker's weights it starts as that ranker
     and learns what only reading both together can tell. How much the other's score counts learns too."""
@@ -34,21 +35,24 @@ class Config(RankingPart):
     def __post_init__(self) -> None:
         if self.output_scale <= 0:
             raise ValueError("output_scale must be above 0")
-        if self.compare is not None and (not isinstance(self.compare, RankingPart) or self.compare.joined):
+        if self.compare is not None and (not isinstance(self.compare, RankingDecoderConfig) or self.compare.joined):
             raise ValueError(f"compare: '{kind_of(self.compare)}' does not rank texts read apart; use bi or poly")
+
+    def reads_alone(self) -> bool:
+        return self.compare is not None
 
     def needs(self) -> frozenset[str]:
         own = frozenset(["summary"] if self.pooling == "summary" else ["states", "finish"])
-        return own if self.compare is None else own | cast(DecoderConfig, self.compare).needs()
+        return own if self.compare is None else own | self.compare.needs()
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> CrossEncoder:
-        return CrossEncoder(self, spec, vocabulary)
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> CrossEncoder:
+        return CrossEncoder(self, spec, output)
 
 
-class CrossEncoder(RankingHead):
+class CrossEncoder(RankingDecoder):
     """Sees every word of one beside every word of the other; nothing but a comparison can be computed beforehand."""
 
-    def __init__(self, config: Config, spec: HiddenSpec, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: Config, spec: HiddenSpec, output: OutputSpec) -> None:
         super().__init__()
         width = spec.width("summary" if config.pooling == "summary" else "states")
         self.pool = None if config.pooling == "both" else Pooling(config.pooling, spec)
@@ -56,7 +60,7 @@ class CrossEncoder(RankingHead):
         nn.init.normal_(self.output.weight, std=0.02 if config.compare is None else 0.0)
         self.compares = config.compare is not None
         if config.compare is not None:
-            self.compare = cast(RankingHead, cast(DecoderConfig, config.compare).build(spec, vocabulary))
+            self.compare = cast(RankingDecoder, config.compare.build(spec, output))
             self.log_trust = nn.Parameter(torch.zeros(()))
 
     def joint(self, hidden: Hidden) -> Tensor:

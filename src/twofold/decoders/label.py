@@ -10,20 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart, Writes
+from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head
-from twofold.layers.ranking import Pooling, PoolingKind, means_of_both
-from twofold.results import Weighed
-from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, Target
+from twofold.layers.pooling import Pooling, PoolingKind, means_of_both
+from twofold.results import Scores
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, OutputSpec, Target, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the labelling decoder."""
 
-    writes: ClassVar[Writes] = "label"
-    answers: Literal["one", "many", "number"] = "one"
-    """Exactly one label, any number of them, or a number such as a similarity."""
+    output: ClassVar[str] = "label"
+    writes: ClassVar[type] = Scores
+
     pooling: PoolingKind = "mean"
     """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
     compare: Literal["none", "cosine", "features"] = "none"
@@ -44,7 +44,14 @@ class Config(DecoderPart):
         reduced = ["summary"] if self.pooling == "summary" else ["states", "finish"]
         return frozenset(reduced if self.compare == "none" else [*reduced, "states"])
 
-    def build(self, spec: HiddenSpec, output: Classes | Numbers) -> LabelDecoder:
+    def compares(self) -> bool:
+        return self.compare != "none"
+
+    def keeps_position(self) -> str | None:
+        return self.pooling if self.pooling in ("first", "last") else None
+
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> LabelDecoder:
+        assert not isinstance(output, Vocabulary)
         return LabelDecoder(self, spec, output)
 
 
@@ -54,8 +61,7 @@ class LabelDecoder(Decoder):
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes | Numbers) -> None:
         super().__init__()
         self.config, self.numbers = config, output if isinstance(output, Numbers) else None
-        families = {"one": "labels", "many": "label_sets", "number": "numbers"}
-        self.metrics = ("loss", families[config.answers])
+        self.several = isinstance(output, Classes) and output.several
         self.pool = Pooling(config.pooling, spec)
         width = spec.width("summary" if config.pooling == "summary" else "states")
         if config.compare == "features":
@@ -74,7 +80,7 @@ class LabelDecoder(Decoder):
         scores, right = self._scores(hidden), target.tokens
         if self.numbers:
             total = F.mse_loss(scores, (right - self.numbers.mean) / self.numbers.deviation, reduction="sum")
-        elif self.config.answers == "many":
+        elif self.several:
             total = F.binary_cross_entropy_with_logits(scores, right, reduction="sum")
         else:
             smoothing = self.config.label_smoothing if self.training else 0.0
@@ -82,13 +88,13 @@ class LabelDecoder(Decoder):
             total = F.cross_entropy(scores[known], right[known, 0], reduction="sum", label_smoothing=smoothing)
         return Loss(total, self.count(target))
 
-    def predict(self, hidden: Hidden, options: object) -> list[Weighed]:
+    def predict(self, hidden: Hidden, options: object) -> list[Scores]:
         scores = self._scores(hidden)
         if self.numbers:
             values = scores * self.numbers.deviation + self.numbers.mean
         else:
-            values = scores.sigmoid() if self.config.answers == "many" else scores.softmax(-1)
-        return [Weighed(row) for row in values.cpu().numpy()]
+            values = scores.sigmoid() if self.several else scores.softmax(-1)
+        return [Scores(row) for row in values.cpu().numpy()]
 
     def _scores(self, hidden: Hidden) -> Tensor:
         """(rows, labels)"""

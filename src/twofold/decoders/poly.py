@@ -10,14 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import RankingPart
+from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
 from twofold.errors import TwofoldError
-from twofold.layers.ranking import BLOCK, CandidateVector, VectorSettings, attended, finished, read
-from twofold.types import Contexts, Hidden, HiddenSpec, RankingHead, Vocabulary
+from twofold.layers.pooling import attention_pooled, finished
+from twofold.layers.ranking import BLOCK, CandidateVector, VectorSettings, attended
+from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
 @dataclass(frozen=True)
-class Config(VectorSettings, RankingPart):
+class Config(VectorSettings, RankingDecoderConfig):
     """Settings of the poly-encoder; pooling is that of the candidate."""
 
     codes: int = 16
@@ -36,7 +37,7 @@ class Config(VectorSettings, RankingPart):
     def needs(self) -> frozenset[str]:
         return self.pooling_needs() | {"states", "finish"}
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> PolyEncoder:
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> PolyEncoder:
         width = spec.width("states")
         if self.attention == "multihead" and width % self.heads:
             raise TwofoldError(f"decoder.heads: a width of {width} cannot be shared by {self.heads} heads")
@@ -45,7 +46,7 @@ class Config(VectorSettings, RankingPart):
         return PolyEncoder(self, spec)
 
 
-class PolyEncoder(RankingHead):
+class PolyEncoder(RankingDecoder):
     """score = Σ_i softmax_i(β s_i)·s_i with s_i = c·y_i: a function of the m dot products alone."""
 
     def __init__(self, config: Config, spec: HiddenSpec) -> None:
@@ -65,7 +66,7 @@ class PolyEncoder(RankingHead):
         states, mask = hidden.need("states"), hidden.mask
         there = None
         if self.codes is not None:
-            vectors = read(self.codes, states, mask, self.code_scale)
+            vectors = attention_pooled(self.codes, states, mask, self.code_scale)
         else:
             vectors, there = self._first(states, mask)
         vectors = finished(vectors, hidden)

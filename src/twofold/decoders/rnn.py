@@ -8,17 +8,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart
+from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output, sampled_teaching
 from twofold.generate.search import Step
 from twofold.layers.blocks import make_embedding
 from twofold.layers.dropout import dropout
 from twofold.layers.recurrent import CellKind, Recurrent, RecurrentState
-from twofold.types import Hidden, HiddenSpec, Vocabulary
+from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the recurrent decoder."""
 
     cell: CellKind = "gru"
@@ -41,8 +41,9 @@ class Config(DecoderPart):
     def needs(self) -> frozenset[str]:
         return frozenset({"summary"})
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> RNNDecoder:
-        return RNNDecoder(self, spec.width("summary"), vocabulary)
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> RNNDecoder:
+        assert isinstance(output, Vocabulary)
+        return RNNDecoder(self, spec.width("summary"), output)
 
 
 class Remembered(NamedTuple):

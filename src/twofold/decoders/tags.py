@@ -8,18 +8,20 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from twofold.config import DecoderPart, Writes
+from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head
-from twofold.layers.tagging import best_path, is_bare, rules
-from twofold.results import Chosen
-from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
+from twofold.layers.tagging import best_path, rules
+from twofold.results import TagNumbers
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the tagging decoder."""
 
-    writes: ClassVar[Writes] = "tags"
+    output: ClassVar[str] = "tags"
+    writes: ClassVar[type] = TagNumbers
+
     hidden: int | None = None
     """Width of a layer between a word's state and its tag, if there is one."""
     dropout: float = 0.1
@@ -28,7 +30,8 @@ class Config(DecoderPart):
     def needs(self) -> frozenset[str]:
         return frozenset({"states"})
 
-    def build(self, spec: HiddenSpec, output: Classes) -> TagsDecoder:
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> TagsDecoder:
+        assert isinstance(output, Classes)
         return TagsDecoder(self, spec, output)
 
 
@@ -37,8 +40,6 @@ class TagsDecoder(Decoder):
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()
-        named = is_bare(output.names) or any(name.startswith(("B-", "I-")) for name in output.names)
-        self.metrics = ("loss", "entities" if named else "tags")
         self.head = Head(spec.width("states"), len(output), config.hidden, config.dropout)
         # Where names of a kind never begin with a B-, its I- may come anywhere.
         known = output.numbers
@@ -57,11 +58,11 @@ class TagsDecoder(Decoder):
         total = F.cross_entropy(scores, target.tokens[target.mask], reduction="sum")
         return Loss(total, len(scores))
 
-    def predict(self, hidden: Hidden, options: object) -> list[Chosen]:
+    def predict(self, hidden: Hidden, options: object) -> list[TagNumbers]:
         states, mask = hidden.of_words()
         likely = self.head(states).float().log_softmax(-1)
         found = best_path(likely, mask, self.first, self.after)
         scores = likely.gather(-1, found[..., None])[..., 0].masked_fill(~mask, 0.0).sum(1)
         lengths = mask.sum(1).tolist()
         rows = zip(found.tolist(), lengths, scores.tolist(), strict=True)
-        return [Chosen(tuple(tags[:length]), score) for tags, length, score in rows]
+        return [TagNumbers(tuple(tags[:length]), score) for tags, length, score in rows]

@@ -8,35 +8,29 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart, Writes
+from twofold.decoders import DecoderConfig
 from twofold.errors import TwofoldError
-from twofold.types import Decoder, Hidden, HiddenSpec, Loss, Target, Vocabulary
+from twofold.results import TokenScores
+from twofold.types import Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the decoder that a text encoder is pre-trained with."""
 
-    writes: ClassVar[Writes] = "tokens"
-    masked: float | None = None
-    """Share of the tokens that are masked and to be guessed; with 0, over a causal encoder, each next one is. Unless
-    given it goes by the encoder: each next one if it is causal, otherwise 0.15."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= (self.masked or 0) < 1:
-            raise ValueError("masked must be at least 0 and below 1")
+    output: ClassVar[str] = "tokens"
+    writes: ClassVar[type] = TokenScores
 
     def needs(self) -> frozenset[str]:
         return frozenset({"states"})
 
-    def build(self, spec: HiddenSpec, output: Vocabulary) -> TokensDecoder:
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> TokensDecoder:
+        assert isinstance(output, Vocabulary)
         return TokensDecoder(spec, output)
 
 
 class TokensDecoder(Decoder):
     """A layer, then a score for each token; the table of the encoder's tokens serves here as well where it fits."""
-
-    metrics = ("likelihood",)
 
     def __init__(self, spec: HiddenSpec, output: Vocabulary) -> None:
         super().__init__()

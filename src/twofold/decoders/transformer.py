@@ -8,16 +8,16 @@ from typing import ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart
+from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output
 from twofold.generate.search import Step
 from twofold.layers.attention import KeysValues
 from twofold.layers.blocks import BlockSettings, DecoderBlock, Embed, make_embedding
-from twofold.types import Hidden, HiddenSpec, Vocabulary
+from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(BlockSettings, DecoderPart):
+class Config(BlockSettings, DecoderConfig):
     """Settings of the Transformer decoder."""
 
     label_smoothing: float = 0.0
@@ -28,8 +28,9 @@ class Config(BlockSettings, DecoderPart):
     def needs(self) -> frozenset[str]:
         return frozenset({"states"})
 
-    def build(self, spec: HiddenSpec, vocabulary: Vocabulary) -> TransformerDecoder:
-        return TransformerDecoder(self, spec.width("states"), vocabulary)
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> TransformerDecoder:
+        assert isinstance(output, Vocabulary)
+        return TransformerDecoder(self, spec.width("states"), output)
 
 
 class Remembered(NamedTuple):

@@ -10,22 +10,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart, Writes
+from twofold.decoders import DecoderConfig
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.layers.dropout import dropout
 from twofold.layers.trees import best_tree
-from twofold.results import Parsed
-from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
+from twofold.results import Arcs
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 ROOT = "root"
 """The relation that, where the data has it, belongs to the root and to no other word."""
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the biaffine parser (Dozat and Manning, 2017)."""
 
-    writes: ClassVar[Writes] = "tree"
+    output: ClassVar[str] = "tree"
+    writes: ClassVar[type] = Arcs
+
     width: int = 256
     """Of what is kept of a word to find its head, and of a head to be found."""
     relation_width: int = 96
@@ -36,14 +38,13 @@ class Config(DecoderPart):
     def needs(self) -> frozenset[str]:
         return frozenset({"states"})
 
-    def build(self, spec: HiddenSpec, output: Classes) -> TreeDecoder:
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> TreeDecoder:
+        assert isinstance(output, Classes)
         return TreeDecoder(self, spec, output)
 
 
 class TreeDecoder(Decoder):
     """Scores every pair of words; the best tree of all is taken."""
-
-    metrics = ("loss", "trees")
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class TreeDecoder(Decoder):
         total = total + F.cross_entropy(names[counts], relations[counts], reduction="sum")
         return Loss(total, int(counts.sum()))
 
-    def predict(self, hidden: Hidden, options: object) -> list[Parsed]:
+    def predict(self, hidden: Hidden, options: object) -> list[Arcs]:
         nodes, mask = self._nodes(hidden)
         arcs = self._arcs(nodes, mask).log_softmax(-1)
         if arcs.isnan().any():
@@ -88,7 +89,7 @@ class TreeDecoder(Decoder):
         scores, relations = likely.max(-1)
         scores = (scores + arcs.gather(-1, heads[..., None])[..., 0]).masked_fill(~mask, 0.0).sum(1)
         rows = zip(heads.tolist(), relations.tolist(), lengths, scores.tolist(), strict=True)
-        return [Parsed(tuple(h[:length]), tuple(r[:length]), score) for h, r, length, score in rows]
+        return [Arcs(tuple(h[:length]), tuple(r[:length]), score) for h, r, length, score in rows]
 
     def _nodes(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
         """The root and the words, (rows, 1 + words, width), and where there is a word, (rows, words)."""

@@ -10,18 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import DecoderPart, Writes
+from twofold.decoders import DecoderConfig
 from twofold.errors import TwofoldError
 from twofold.layers.convolutions import Activation, Convolution, ImageNorm
-from twofold.results import Painted
-from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Target
+from twofold.results import PixelClasses
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 
 @dataclass(frozen=True)
-class Config(DecoderPart):
+class Config(DecoderConfig):
     """Settings of the U-Net decoder (Ronneberger et al., 2015)."""
 
-    writes: ClassVar[Writes] = "mask"
+    output: ClassVar[str] = "mask"
+    writes: ClassVar[type] = PixelClasses
+
     widths: tuple[int, ...] | None = None
     """Channels after each doubling, from coarse to fine; unless given those of the encoder, then half as many."""
     skips: bool = True
@@ -57,8 +59,9 @@ class Config(DecoderPart):
     def needs(self) -> frozenset[str]:
         return frozenset({"maps"})
 
-    def build(self, spec: HiddenSpec, classes: Classes) -> UNetDecoder:
-        return UNetDecoder(self, spec, classes)
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> UNetDecoder:
+        assert isinstance(output, Classes)
+        return UNetDecoder(self, spec, output)
 
 
 class Up(nn.Module):
@@ -81,8 +84,6 @@ class Up(nn.Module):
 
 class UNetDecoder(Decoder):
     """A distribution over the classes for each pixel."""
-
-    metrics = ("loss", "masks")
 
     def __init__(self, config: Config, spec: HiddenSpec, classes: Classes) -> None:
         super().__init__()
@@ -142,11 +143,11 @@ class UNetDecoder(Decoder):
         return Loss(total, self.count(target))
 
     @torch.no_grad()
-    def predict(self, hidden: Hidden, options: object = None) -> list[Painted]:
+    def predict(self, hidden: Hidden, options: object = None) -> list[PixelClasses]:
         best = self.forward(hidden).float().log_softmax(1).max(1)
         scores = best.values.mean((1, 2)).tolist()
         pixels = best.indices.to(torch.uint8).cpu().numpy()
-        return [Painted(one, score) for one, score in zip(pixels, scores, strict=True)]
+        return [PixelClasses(one, score) for one, score in zip(pixels, scores, strict=True)]
 
 
 def _dice(chances: Tensor, target: Target) -> Tensor:

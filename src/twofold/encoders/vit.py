@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
+from twofold.inputs.image import Images
+from twofold.inputs.text import Tokens
 from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
 from twofold.layers.convolutions import Convolution, ImageNorm, channels_last
 from twofold.layers.dropout import dropout
+from twofold.layers.pooling import masked_mean
 from twofold.layers.positions import sinusoids
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(BlockSettings, EncoderPart):
+class Config(BlockSettings, EncoderConfig):
     """Settings of the vision Transformer."""
 
-    reads: ClassVar[Literal["text", "image"]] = "image"
+    input: ClassVar[str] = "image"
+    reads: ClassVar[type[InputBatch]] = Images
     patch: int = 16
     """Height and width of a patch in pixels; an image that patches do not divide is brought to the nearest size."""
     stem: Literal["linear", "convolutions"] = "linear"
@@ -42,6 +46,12 @@ class Config(BlockSettings, EncoderPart):
             raise ValueError(f"sinusoidal positions of rows and columns need a width of a multiple of 4: {self.width}")
         if self.stem == "convolutions" and self.patch & (self.patch - 1):
             raise ValueError(f"stem: convolutions halve the image, so patch must be 1, 2, 4, 8, ..., not {self.patch}")
+
+    def beside(self) -> type[InputBatch] | None:
+        return Tokens if self.prefix else None
+
+    def alone(self) -> Self:
+        return replace(self, prefix=False)
 
     def spec(self) -> HiddenSpec:
         return HiddenSpec(states=self.width, summary=self.width)
@@ -68,22 +78,23 @@ class VisionTransformer(Encoder):
         self.norm = config.make_last_norm()
 
     def forward(self, batch: Batch) -> Hidden:
-        pixels = batch.image()
+        pixels = batch.read(Images).pixels
         patches: Tensor = self.stem(channels_last(self._divided(pixels)))  # (rows, width, patch rows, patch columns)
         grid = (patches.shape[2], patches.shape[3])
         states = (patches + self._positions(grid, patches)).flatten(2).transpose(1, 2)
         states = dropout(states.contiguous(), self.config.dropout, self.training)
         mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-        if self.config.prefix and batch.tokens.shape[1]:
-            states = torch.cat([states, self.embed(self.embedding(batch.tokens)) + self.kind], 1)
-            mask = torch.cat([mask, batch.mask], 1)
+        text = batch.find(Tokens) if self.config.prefix else None
+        if text is not None and text.tokens.shape[1]:
+            states = torch.cat([states, self.embed(self.embedding(text.tokens)) + self.kind], 1)
+            mask = torch.cat([mask, text.mask], 1)
         for block in self.blocks:
             states = block(states, mask, False, None)
         if self.norm is not None:
             states = self.norm(states, mask)
         summary = None
         if "summary" in self.needs:
-            summary = states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+            summary = masked_mean(states, mask)
         kept = states if "states" in self.needs else None
         return Hidden(mask=mask, states=kept, summary=summary, size=(pixels.shape[2], pixels.shape[3]), grid=grid)
 

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from twofold.generate.options import GenerateOptions
 from twofold.generate.search import State, Step, walk, write
-from twofold.results import Written
+from twofold.results import Hypotheses
 from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 
 
 class TextDecoder(Decoder):
     """Writes tokens from left to right; a part fills in `teach`, `start` and `step`."""
 
-    metrics = ("likelihood", "text")
     output: nn.Linear
     """From features to one number for each token of the vocabulary."""
 
@@ -63,7 +62,7 @@ class TextDecoder(Decoder):
         return torch.where(mask, scores, 0.0).sum(1)
 
     @torch.no_grad()
-    def predict(self, hidden: Hidden, options: GenerateOptions) -> list[Written]:
+    def predict(self, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
         return write(self, hidden, options)
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.generate.options import GenerateOptions
-from twofold.results import Hypothesis, Written
+from twofold.results import Hypotheses, Hypothesis
 from twofold.types import Hidden, Vocabulary
 
 
@@ -54,7 +54,7 @@ class Next:
     score: float
 
 
-def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Written]:
+def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
     """What the writer makes of each row."""
     if options.beam > 1:
         return beam(writer, hidden, options)
@@ -67,7 +67,7 @@ def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Writ
             if item.token != writer.vocabulary.end:
                 tokens[item.row].append(item.token)
     return [
-        Written((Hypothesis(tuple(row), score, _normalized(score, length, options)),))
+        Hypotheses((Hypothesis(tuple(row), score, _normalized(score, length, options)),))
         for row, score, length in zip(tokens, scores, lengths, strict=True)
     ]
 
@@ -98,23 +98,61 @@ def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[l
         written = [[*written[place], chosen[place]] for place in left]
 
 
+@dataclass(frozen=True)
+class _Branch:
+    """A hypothesis that goes on with one more token."""
+
+    parent: int
+    token: int
+    score: float
+
+
 @dataclass
 class _Sentence:
-    """The beam of one row: hypotheses that go on, and those that have ended."""
+    """The beam of one row: hypotheses that have ended."""
 
     row: int
     ended: list[Hypothesis]
 
     def best(self, options: GenerateOptions) -> list[Hypothesis]:
-        return sorted(self.ended, key=lambda one: -one.normalized_score)[: options.beam]
+        return sorted(self.ended, key=lambda hypothesis: -hypothesis.normalized_score)[: options.beam]
+
+    def branch(
+        self,
+        choices: Sequence[_Branch],
+        written: Sequence[Sequence[int]],
+        length: int,
+        end: int,
+        options: GenerateOptions,
+    ) -> list[_Branch]:
+        """Keep what ends among the best choices; gives those that go on."""
+        for choice in choices[: options.beam]:
+            if choice.token == end and choice.score > -math.inf:
+                # The end symbol counts as well, unless the limit came before it.
+                normalized = _normalized(choice.score, length, options)
+                self.ended.append(Hypothesis(tuple(written[choice.parent]), choice.score, normalized))
+        return [choice for choice in choices if choice.token != end][: options.beam]
+
+    def is_done(self, branches: Sequence[_Branch], length: int, options: GenerateOptions) -> bool:
+        """Whether enough hypotheses have ended, and none that goes on ranks above them as it stands."""
+        best = self.best(options)
+        if len(best) < options.beam:
+            return not branches
+        return not branches or _normalized(branches[0].score, length, options) <= best[-1].normalized_score
+
+    def cut(self, branches: Sequence[_Branch], written: Sequence[Sequence[int]], options: GenerateOptions) -> None:
+        """End all hypotheses: the limit, not the model, ends these, so they count without an end symbol."""
+        for branch in (branch for branch in branches if branch.score > -math.inf):
+            tokens = (*written[branch.parent], branch.token)
+            self.ended.append(Hypothesis(tokens, branch.score, _normalized(branch.score, len(tokens), options)))
 
 
-def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Written]:
+def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
     """The best of `options.beam` hypotheses that are carried along; finished rows leave the batch."""
     vocabulary, device, size = writer.vocabulary, hidden.mask.device, options.beam
     longest = _longest(options, vocabulary)
     alive = [_Sentence(row, []) for row in range(len(hidden.mask))]
-    results: list[Written] = [Written(())] * len(alive)
+    results: list[Hypotheses] = [Hypotheses(())] * len(alive)
     # All rows start with one hypothesis; its copies count as impossible until it has branched.
     copies = torch.arange(len(alive), device=device).repeat_interleave(size)
     state = writer.start(hidden).select(copies)
@@ -125,57 +163,39 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Writt
     for length in range(1, longest + 1):
         step = writer.step(state, tokens)
         scores = _scores(writer.output(step.features), written, options, vocabulary)
-        joined = (totals.view(-1, 1) + scores).view(len(alive), -1)
-        best = joined.topk(min(2 * size, joined.shape[1]))
         going: list[_Sentence] = []
-        parents: list[int] = []
-        following: list[tuple[int, float]] = []
-        for place, (sentence, values, choices) in enumerate(
-            zip(alive, best.values.tolist(), best.indices.tolist(), strict=True)
-        ):
-            branches: list[tuple[int, int, float]] = []
-            for rank, (value, choice) in enumerate(zip(values, choices, strict=True)):
-                parent, token = place * size + choice // vocabulary.size, choice % vocabulary.size
-                if token != vocabulary.end:
-                    branches.append((parent, token, value))
-                elif rank < size and value > -math.inf:
-                    # The end symbol counts as well, unless the limit came before it.
-                    normalized = _normalized(value, length, options)
-                    sentence.ended.append(Hypothesis(tuple(written[parent]), value, normalized))
-            branches = branches[:size]
-            if _is_done(sentence, branches, length, options):
-                results[sentence.row] = Written(tuple(sentence.best(options)[: options.n_best]))
+        following: list[_Branch] = []
+        for sentence, choices in zip(alive, _choices(totals.view(-1, 1) + scores, len(alive), size), strict=True):
+            branches = sentence.branch(choices, written, length, vocabulary.end, options)
+            done = sentence.is_done(branches, length, options)
+            if not done and length < longest:
+                going.append(sentence)
+                following += branches
                 continue
-            if length == longest:
-                # The limit, not the model, ends these: they count without an end symbol.
-                sentence.ended += [
-                    Hypothesis((*written[parent], token), value, _normalized(value, length, options))
-                    for parent, token, value in branches
-                    if value > -math.inf
-                ]
-                results[sentence.row] = Written(tuple(sentence.best(options)[: options.n_best]))
-                continue
-            going.append(sentence)
-            parents += [parent for parent, _, _ in branches]
-            following += [(token, value) for _, token, value in branches]
+            if not done:
+                sentence.cut(branches, written, options)
+            results[sentence.row] = Hypotheses(tuple(sentence.best(options)[: options.n_best]))
         if not going:
             break
         alive = going
-        state = step.state.select(torch.tensor(parents, device=device))
-        tokens = torch.tensor([token for token, _ in following], device=device)
-        totals = torch.tensor([value for _, value in following], device=device).view(len(alive), size)
-        written = [[*written[parent], token] for parent, (token, _) in zip(parents, following, strict=True)]
+        state = step.state.select(torch.tensor([branch.parent for branch in following], device=device))
+        tokens = torch.tensor([branch.token for branch in following], device=device)
+        totals = torch.tensor([branch.score for branch in following], device=device).view(len(alive), size)
+        written = [[*written[branch.parent], branch.token] for branch in following]
     return results
 
 
-def _is_done(
-    sentence: _Sentence, branches: Sequence[tuple[int, int, float]], length: int, options: GenerateOptions
-) -> bool:
-    """Whether enough hypotheses have ended, and none that goes on ranks above them as it stands."""
-    best = sentence.best(options)
-    if len(best) < options.beam:
-        return not branches
-    return not branches or _normalized(branches[0][2], length, options) <= best[-1].normalized_score
+def _choices(totals: Tensor, rows: int, size: int) -> list[list[_Branch]]:
+    """For each row the best 2 × `size` ways to go on, best first; `totals` is (rows × size, tokens)."""
+    joined, tokens = totals.view(rows, -1), totals.shape[1]
+    best = joined.topk(min(2 * size, joined.shape[1]))
+    return [
+        [
+            _Branch(row * size + choice // tokens, choice % tokens, value)
+            for value, choice in zip(values, choices, strict=True)
+        ]
+        for row, (values, choices) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True))
+    ]
 
 
 def _normalized(score: float, length: int, options: GenerateOptions) -> float:

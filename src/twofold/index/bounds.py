@@ -1,6 +1,6 @@
 """How high a candidate can score, proven from 8-bit integers: the first passes of an exact search.
 
-A score is at most the sum, over groups of vectors v_1..v_m, of the largest c·v_i (`RankingHead.ceiling`). Stored is
+A score is at most the sum, over groups of vectors v_1..v_m, of the largest c·v_i (`RankingDecoder.ceiling`). Stored is
 c = step·q + r with q of 8-bit integers and ‖r‖ known, so dot products of integers and Cauchy–Schwarz bound each c·v_i:
 
     loose: one direction u        c·v ≤ (v·u)(c·u) + ‖v − (v·u)u‖·√(‖c‖² − (c·u)²)     good where vectors lie close

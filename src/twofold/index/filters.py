@@ -47,8 +47,8 @@ def _tokens(text: str) -> Iterator[tuple[str, Any]]:
         token = _TOKEN.match(text, place)
         if not token:
             raise TwofoldError(f"filter: cannot read {text[place : place + 20].strip()!r}; {EXAMPLE}")
-        kind = str(token.lastgroup)
-        yield ("value", _quoted(token[kind])) if kind == "text" else (kind, token[kind])
+        group = str(token.lastgroup)
+        yield ("value", _quoted(token[group])) if group == "text" else (group, token[group])
         place = token.end()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from twofold.data.candidates import Texts, at_hand
+from twofold.decoders import Contexts
 from twofold.errors import TwofoldError, as_list
 from twofold.index.build import build_index
 from twofold.index.catalog import Catalog
@@ -26,7 +27,6 @@ from twofold.model.candidates import Text, as_k
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits
-from twofold.types import Contexts
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 Load = Callable[[str | Path], Ranker]

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from twofold.decoders import Contexts, RankingDecoder
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.index.bounds import BLOCK, Bounds
 from twofold.index.kernels import dot_products
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
-from twofold.types import Contexts, RankingHead
 
 SCAN_LIMIT = 4096
 """Up to so many candidates are all scored at once: bounds would not pay."""
@@ -66,7 +66,7 @@ class Searchable(Protocol):
 class Query:
     """One context, as a search needs it."""
 
-    def __init__(self, head: RankingHead, contexts: Contexts, directions: Floats | None = None) -> None:
+    def __init__(self, head: RankingDecoder, contexts: Contexts, directions: Floats | None = None) -> None:
         """contexts: one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
         with torch.no_grad():

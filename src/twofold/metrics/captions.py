@@ -1,23 +1,158 @@
-"""Captions against all captions that people gave: BLEU-1 to 4, CIDEr and ROUGE-L."""
+"""Captions against several references each: BLEU, CIDEr-D and ROUGE-L as the COCO caption evaluation has them."""
 
 from __future__ import annotations
 
-from twofold.data.image_fields import CaptionField
-from twofold.metrics.caption_scores import bleu, cider, rouge_l
-from twofold.metrics.judge import Judged
-from twofold.metrics.report import Report
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
-METRICS = ("bleu1", "bleu2", "bleu3", "bleu4", "cider", "rouge_l")
+import numpy as np
+
+from twofold.metrics import HIGHER, Evaluation, Report
+from twofold.outputs.captions import CaptionsOutput
+
+METRICS = dict.fromkeys(("bleu1", "bleu2", "bleu3", "bleu4", "cider", "rouge_l"), HIGHER)
+SIZES = (1, 2, 3, 4)
+"""The n of the n-grams of BLEU and of CIDEr-D."""
+SIGMA = 6.0
+"""CIDEr-D: how far lengths may differ, as the width of a bell curve."""
+BETA = 1.2
+"""ROUGE-L: how much more recall counts than precision."""
+
+Gram = tuple[str, ...]
+_ENDING = re.compile(r"(?<=\w)(n't|'(?:s|d|m|re|ve|ll))\b")
+_WORD = re.compile(r"'(?:s|d|m|re|ve|ll)\b|[^\W_]+(?:[-'/][^\W_]+|(?<=\d)[.,:]\d+)*")
 
 
-def measure(judged: Judged) -> Report:
-    """Let the model describe every image, then compare."""
-    field: CaptionField = judged.model.targets[judged.decoder]
-    references = [field.texts(row) for row in judged.rows]
-    written = [prediction.output for prediction in judged.predictions()]
-    metrics = {
-        **bleu(written, references),
-        "cider": cider(written, references),
-        "rouge_l": rouge_l(written, references),
-    }
-    return Report(metrics, len(written))
+def measure(evaluation: Evaluation) -> Report:
+    """Let the model describe every row, then compare."""
+    output = cast(CaptionsOutput, evaluation.output)
+    references = [output.texts(row) for row in evaluation.rows]
+    written = [prediction.output for prediction in evaluation.predictions()]
+    scores = {"cider": cider(written, references), "rouge_l": rouge_l(written, references)}
+    return Report({**bleu(written, references), **scores}, len(written))
+
+
+def words(text: str) -> list[str]:
+    """The words that are compared: lower case, composed Unicode (NFC), without punctuation.
+
+    COCO splits by the Penn Treebank tokenizer, which needs Java; this is a regular expression close to it. The endings
+    'll, 's, n't and the like are words of their own; hyphens, slashes and apostrophes within a word, and the points of
+    numbers, stay. Of 35,000 captions of Flickr8k all but 40 split the same: signs such as # and &, and the points of
+    abbreviations, are dropped here. Any language that is written with spaces, such as Korean, splits at them.
+    """
+    plain = unicodedata.normalize("NFC", text.lower()).replace("’", "'")
+    return _WORD.findall(_ENDING.sub(r" \1", plain))
+
+
+def bleu(written: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Corpus BLEU, from 0 to 100 and not smoothed: "bleu1" by words alone, up to "bleu4" by 1- to 4-grams.
+
+    The length that is asked for is that of the closest reference, of two as close the shorter. An order of which
+    nothing is right, or which nothing written is long enough for, makes BLEU 0; so does writing nothing at all.
+    """
+    ours, theirs = _split(written, references)
+    length = sum(len(own) for own in ours)
+    asked = sum(
+        min((abs(len(one) - len(own)), len(one)) for one in right)[1] for own, right in zip(ours, theirs, strict=True)
+    )
+    penalty = math.exp(min(0.0, 1 - asked / length)) if length else 0.0
+    scores, product = {}, 1.0
+    for size in SIZES:
+        found = total = 0
+        for own, right in zip(ours, theirs, strict=True):
+            grams, most = _grams(own, size), Counter[Gram]()
+            for one in right:
+                most |= _grams(one, size)
+            found += (grams & most).total()
+            total += grams.total()
+        product *= found / total if total else 0.0
+        scores[f"bleu{size}"] = 100 * penalty * product ** (1 / size)
+    return scores
+
+
+def cider(written: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """The mean CIDEr-D of the set, from 0 to 10; how rare an n-gram is, is counted over the references given.
+
+    An n-gram that some reference of every image has weighs nothing, so a set of one image scores 0. A caption of
+    no words scores 0 too.
+    """
+    ours, theirs = _split(written, references)
+    scores, rarest = np.zeros(len(ours)), math.log(len(ours))
+    for size in SIZES:
+        grams = [[_grams(one, size) for one in right] for right in theirs]
+        images = Counter(gram for right in grams for gram in set().union(*right))
+        rarity = {gram: rarest - math.log(number) for gram, number in images.items()}
+        for place, (own, right) in enumerate(zip(ours, grams, strict=True)):
+            vector = _weighted(_grams(own, size), rarity, rarest)
+            for one, reference in zip(theirs[place], right, strict=True):
+                alike = _alike(vector, _weighted(reference, rarity, rarest))
+                scores[place] += alike * _near(own, one) / len(right)
+    return float(10 * scores.mean() / len(SIZES))
+
+
+def rouge_l(written: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """The mean ROUGE-L of the set, from 0 to 1: the best precision and the best recall that any reference gives.
+
+    Both are of the longest common subsequence. A caption of no words scores 0, and so does a reference of none.
+    """
+    ours, theirs = _split(written, references)
+    scores = []
+    for own, right in zip(ours, theirs, strict=True):
+        common = [_common(own, one) for one in right]
+        precision = max(common) / max(len(own), 1)
+        recall = max(number / max(len(one), 1) for number, one in zip(common, right, strict=True))
+        under = recall + BETA**2 * precision
+        scores.append((1 + BETA**2) * precision * recall / under if under else 0.0)
+    return float(np.mean(scores))
+
+
+def _split(
+    written: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[list[list[str]], list[list[list[str]]]]:
+    """The words of both sides, once each image is known to have a caption and a reference."""
+    if not len(written) or len(written) != len(references):
+        raise ValueError(f"{len(written)} captions and references of {len(references)} images: need as many, and any")
+    for number, right in enumerate(references, 1):
+        # A text is a sequence of texts too: each letter would be a reference.
+        if isinstance(right, str) or not len(right):
+            raise ValueError(f"image {number}: its references must be a list of at least one text, not {right!r}")
+    return [words(one) for one in written], [[words(one) for one in right] for right in references]
+
+
+def _grams(tokens: Sequence[str], size: int) -> Counter[Gram]:
+    return Counter(zip(*(tokens[start:] for start in range(size)), strict=False))
+
+
+def _weighted(grams: Mapping[Gram, int], rarity: Mapping[Gram, float], unseen: float) -> dict[Gram, float]:
+    return {gram: number * rarity.get(gram, unseen) for gram, number in grams.items()}
+
+
+def _alike(own: Mapping[Gram, float], other: Mapping[Gram, float]) -> float:
+    """The cosine of two weighted counts, except that repeating an n-gram beyond the reference gains nothing."""
+    product = sum(min(weight, other[gram]) * other[gram] for gram, weight in own.items() if gram in other)
+    return product / (_norm(own.values()) * _norm(other.values())) if product else 0.0
+
+
+def _norm(weights: Iterable[float]) -> float:
+    return math.sqrt(sum(weight * weight for weight in weights))
+
+
+def _near(own: Sequence[str], other: Sequence[str]) -> float:
+    # COCO counts the pairs of words and not the words, so that no word and one word are as long.
+    apart = max(len(own) - 1, 0) - max(len(other) - 1, 0)
+    return math.exp(-(apart**2) / (2 * SIGMA**2))
+
+
+def _common(own: Sequence[str], other: Sequence[str]) -> int:
+    """The length of the longest common subsequence."""
+    before = [0] * (len(other) + 1)
+    for word in own:
+        row = [0]
+        for place, one in enumerate(other):
+            row.append(before[place] + 1 if one == word else max(row[place], before[place + 1]))
+        before = row
+    return before[-1]

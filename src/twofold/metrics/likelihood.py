@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from twofold.metrics import loss
-from twofold.metrics.judge import Judged
-from twofold.metrics.report import Report
+from twofold.metrics import LOWER, Evaluation, Report, loss
 
-METRICS = (*loss.METRICS, "perplexity")
+METRICS = {**loss.METRICS, "perplexity": LOWER}
 
 
-def measure(judged: Judged) -> Report:
+def measure(evaluation: Evaluation) -> Report:
     """Perplexity is the exponential of the mean loss of a token."""
-    report = loss.measure(judged)
+    report = loss.measure(evaluation)
+    if "loss" not in report.metrics:
+        return report
     perplexity = math.exp(min(report.metrics["loss"], 700.0))
     return replace(report, metrics={**report.metrics, "perplexity": perplexity})

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import torch
 
-from twofold.metrics.judge import Judged
-from twofold.metrics.report import Report
+from twofold.metrics import LOWER, Evaluation, Report
+from twofold.model.evaluating import Evaluating
 
-METRICS = ("loss",)
+METRICS = {"loss": LOWER}
 
 
 @torch.no_grad()
-def measure(judged: Judged) -> Report:
+def measure(evaluation: Evaluation) -> Report:
     """The mean over everything that counts, whatever the batches."""
-    model, total, count = judged.model, 0.0, 0
-    was = model.training
-    model.eval()
-    try:
-        for batch in model.batches(judged.rows, judged.decoder):
-            loss = model.losses(batch)[judged.decoder]
+    model, total, count = evaluation.model, 0.0, 0
+    with Evaluating(model):
+        for batch in model.batches(evaluation.rows, evaluation.decoder):
+            loss = model.losses(batch)[evaluation.decoder]
             total, count = total + float(loss.sum), count + loss.count
-    finally:
-        model.train(was)
-    found = {"loss": total / count} if count else {}  # training may have seen none of the labels of these rows
-    return Report(found, len(judged.rows))
+    # Training may have seen none of the labels of these rows.
+    return Report({"loss": total / count} if count else {}, len(evaluation.rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -12,34 +13,19 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from twofold.data.files import Row
-from twofold.data.ranking import RankingReader, candidates_of
+from twofold.data.ranking_questions import Question, questions
 from twofold.data.ranks import summary_of_gains
-from twofold.errors import TwofoldError
-from twofold.metrics.report import Report
+from twofold.decoders import Contexts
+from twofold.metrics import HIGHER, LOWER, Evaluation, Report
 from twofold.model import Candidates, Ranker
 from twofold.progress import Report as Progress
-from twofold.types import Contexts
 
-METRICS = ("mrr", "map", "r@1", "r@2", "r@5", "r@10", "ndcg@10", "cosine", "milliseconds")
+METRICS = {
+    **dict.fromkeys(("mrr", "map", "r@1", "r@2", "r@5", "r@10", "ndcg@10", "cosine"), HIGHER),
+    "milliseconds": LOWER,
+}
 TIMED = 100
 """How many contexts are ranked one at a time to tell how long one takes."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One context, its candidates, and which of them are right."""
-
-    context: list[str]
-    candidates: list[str]
-    gains: list[float]
-    """Of each candidate how relevant it is: 0 is wrong, above 0 is right."""
-    place: str
-
-    @property
-    def right(self) -> list[int]:
-        """The numbers of the right candidates."""
-        return [number for number, gain in enumerate(self.gains) if gain > 0]
 
 
 @dataclass(frozen=True)
@@ -53,50 +39,31 @@ class Scored:
     finds in it."""
 
 
-def measure(
-    model: Ranker, rows: Sequence[Row], candidates: int = 10, timed: int = TIMED, progress: Progress | None = None
-) -> Report:
+def measure(evaluation: Evaluation) -> Report:
     """Rank every row's candidates; a pair's are its responses and `candidates` − 1 of other pairs drawn by seed."""
-    asked = questions(model.reader, rows, candidates)
-    scored = score_questions(model, asked, progress)
-    metrics = summary_of_gains(scored.scores, [one.gains for one in asked], [one.place for one in asked])
+    model, timed = cast(Ranker, evaluation.model), evaluation.settings.get("timed", TIMED)
+    asked = questions(model.reader, evaluation.rows, evaluation.settings.get("candidates", 10))
+    scored = score_questions(model, asked, evaluation.progress)
+    metrics = summary_of_gains(
+        scored.scores, [question.gains for question in asked], [question.place for question in asked]
+    )
     if scored.cosines is not None:
         metrics["cosine"] = float(scored.cosines.mean())
     if timed:
         metrics["milliseconds"] = milliseconds(model, asked[:: max(1, len(asked) // timed)][:timed])
-    sizes = {len(one.candidates) for one in asked}
+    sizes = {len(question.candidates) for question in asked}
     table = [{"candidates": "-".join(map(str, sorted({min(sizes), max(sizes)}))), "rows": len(asked)}]
     return Report(metrics, len(asked), {"candidates": table})
 
 
-def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, seed: int = 1) -> list[Question]:
-    """Rows of candidates as they are; pairs among responses of other pairs that are not the same text."""
-    whole = [reader.row(row) if row.values.get("candidates") is None else None for row in rows]
-    pool = list(dict.fromkeys(text for row in whole if row is not None for text in _responses(row)))
-    found = []
-    for number, (row, pair) in enumerate(zip(rows, whole, strict=True)):
-        if pair is None:
-            texts, gains = candidates_of(row)
-            found.append(Question(reader.turns(row), texts, gains, row.place))
-            continue
-        right = list(dict.fromkeys(_responses(pair)))
-        drawn = np.random.default_rng([seed, number]).permutation(len(pool))[: candidates - 1 + len(right)]
-        wrong = [pool[one] for one in drawn if pool[one] not in right][: candidates - 1]
-        if len(wrong) < candidates - 1:
-            usable = len(pool) - len(right) + 1
-            fewer = f", or take fewer candidates: train.candidates={usable}, evaluate --among {usable}"
-            raise TwofoldError(
-                f"{row.place}: {candidates} candidates need as many different responses, not {usable}; "
-                f"judge by more rows (data.held_out=N, data.dev=FILE){fewer if usable > 1 else ''}"
-            )
-        gains = [1.0] * len(right) + [0.0] * len(wrong)
-        found.append(Question(pair.values["context"], [*right, *wrong], gains, row.place))
-    return found
-
-
-def _responses(pair: Row) -> list[str]:
-    """All right responses of a pair."""
-    return [str(text) for text in (pair.values["response"], *pair.values.get("others", ()))]
+def usable(evaluation: Evaluation) -> dict[str, bool]:
+    """The metrics by which a training may judge: of few candidates a recall of all of them tells nothing."""
+    model = cast(Ranker, evaluation.model)
+    asked = questions(model.reader, evaluation.rows, evaluation.settings.get("candidates", 10))
+    fewest = min((len(question.candidates) for question in asked), default=0)
+    left = {"milliseconds", *(["cosine"] if model.joined else [])}
+    left |= {name for name in METRICS if name.startswith("r@") and int(name[2:]) >= fewest}
+    return {name: higher for name, higher in METRICS.items() if name not in left}
 
 
 @torch.no_grad()

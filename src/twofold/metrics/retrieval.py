@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,10 +16,10 @@ from twofold.data.files import Row
 from twofold.data.ranks import average_precision, ndcg, recall_at, reciprocal_rank
 from twofold.data.relevance import is_gain, unread_columns, warn_of_unread
 from twofold.errors import TwofoldError
-from twofold.metrics.report import Report
+from twofold.metrics import HIGHER, Evaluation, Report
 from twofold.model import Ranker
-from twofold.progress import Report as Progress
 
+METRICS = dict.fromkeys(("ndcg@10", "mrr", "map", "r@1", "r@10", "r@100"), HIGHER)
 QUERIES = 64
 """How many queries are scored against the whole corpus at a time."""
 DEPTH = 10
@@ -36,13 +37,14 @@ class Query:
     place: str
 
 
-def measure(model: Ranker, queries: Sequence[Row], corpus: Sequence[Candidate], progress: Progress | None) -> Report:
+def measure(evaluation: Evaluation) -> Report:
     """Score every query, a row with `text` or `context` and `relevant` ids, against every text of the corpus."""
+    model, queries, corpus = cast(Ranker, evaluation.model), evaluation.rows, evaluation.corpus
     if model.joined:
         raise TwofoldError("a cross-encoder cannot read a whole corpus for each query; judge it by rows of candidates")
     asked = checked(model, queries, corpus)
-    vectors = model.embed_candidates([one.text for one in corpus], progress)
-    values: dict[str, list[float]] = {"ndcg@10": [], "mrr": [], "map": [], "r@1": [], "r@10": [], "r@100": []}
+    vectors = model.embed_candidates([document.text for document in corpus], evaluation.progress)
+    values: dict[str, list[float]] = {name: [] for name in METRICS}
     for start in range(0, len(asked), QUERIES):
         block = asked[start : start + QUERIES]
         with torch.no_grad():

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from twofold.data.words import TagsField
-from twofold.metrics.judge import Judged
-from twofold.metrics.report import Report
-from twofold.metrics.tag_scores import TagScores, tag_scores
+from twofold.metrics import HIGHER, Evaluation, Report
 
-METRICS: tuple[str, ...] = ("accuracy",)
+METRICS = {"accuracy": HIGHER}
 
 
-def measure(judged: Judged) -> Report:
+def measure(evaluation: Evaluation) -> Report:
     """Let the model tag every sentence, then count the words that are right."""
-    return Report({"accuracy": scores_of(judged).word_accuracy}, len(judged.rows))
-
-
-def scores_of(judged: Judged) -> TagScores:
-    """What the model's tags are worth."""
-    field: TagsField = judged.model.targets[judged.decoder]
-    right = [field.gold(row) for row in judged.rows]
-    return tag_scores([list(prediction.output.tags) for prediction in judged.predictions()], right)
+    words = hits = 0
+    for row, prediction in zip(evaluation.rows, evaluation.predictions(), strict=True):
+        right = evaluation.output.gold(row)
+        words += len(right)
+        hits += sum(tag == other for tag, other in zip(prediction.output.tags, right, strict=True))
+    return Report({"accuracy": hits / words}, len(evaluation.rows))

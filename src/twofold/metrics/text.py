@@ -6,22 +6,19 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from twofold.data.files import Row
-from twofold.metrics.judge import Judged
-from twofold.metrics.report import Report
+from twofold.metrics import HIGHER, Evaluation, Report
 
-METRICS = ("bleu", "chrf", "exact_match")
+METRICS = {"bleu": HIGHER, "chrf": HIGHER, "exact_match": HIGHER}
 WORDS = ((1, 8), (9, 12), (13, 16), (17, 20), (21, None))
 """Source lengths, in words, that are shown apart."""
 
 
-def measure(judged: Judged) -> Report:
+def measure(evaluation: Evaluation) -> Report:
     """Let the model write every row, then compare."""
-    sources = [row.text(judged.model.source.column) for row in judged.rows]
-    references = [_text(row, judged.model.targets[judged.decoder].column) for row in judged.rows]
-    predictions = judged.model.predict(sources, judged.options, judged.decoder, judged.progress)
-    written = [prediction.output for prediction in predictions]
-    lengths = [len(" ".join([source] if isinstance(source, str) else source).split()) for source in sources]
+    references = [evaluation.output.gold(row) for row in evaluation.rows]
+    written = [prediction.output for prediction in evaluation.predictions()]
+    sources = [evaluation.model.config.input.row_texts(row) for row in evaluation.rows]
+    lengths = [len(" ".join(texts).split()) for texts in sources]
     return Report(
         compare(written, references), len(written), {"bleu_by_length": by_length(written, references, lengths)}
     )
@@ -54,11 +51,6 @@ def by_length(written: Sequence[str], references: Sequence[str], lengths: Sequen
                 {"words": f"{low}-{high}" if high else f"{low}+", "rows": len(chosen), "bleu": metrics["bleu"]}
             )
     return table
-
-
-def _text(row: Row, column: str) -> str:
-    value = row.text(column)
-    return value if isinstance(value, str) else " ".join(value)
 
 
 def _composed(texts: Sequence[str]) -> list[str]:

@@ -1,9 +1,8 @@
-"""An encoder, then one or several decoders; or one or two towers and a ranking decoder."""
+"""An input, an encoder, and decoders with their outputs; a ranker is a model whose decoder scores candidates."""
 
 from twofold.model.candidates import Candidates
-from twofold.model.config import DecoderSlot, ModelConfig, RankerConfig, RankingLoss
-from twofold.model.learner import Learner
+from twofold.model.config import ModelConfig, Task
 from twofold.model.model import Model
 from twofold.model.ranker import Ranker
 
-__all__ = ["Candidates", "DecoderSlot", "Learner", "Model", "ModelConfig", "Ranker", "RankerConfig", "RankingLoss"]
+__all__ = ["Candidates", "Model", "ModelConfig", "Ranker", "Task"]

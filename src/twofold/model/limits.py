@@ -4,55 +4,59 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import cast
 
-from twofold.config import EncoderPart, RankingPart, kind_of
+from twofold.config import kind_of
 from twofold.data.tokenizer import Frame
+from twofold.decoders import RankingDecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
-from twofold.model.config import ModelConfig, RankerConfig
-
-LEAST = 3
-"""The fewest tokens of a text that are worth reading, those around it included."""
-
-
-def within_positions(config: ModelConfig) -> ModelConfig:
-    """The same model, reading no more tokens than its encoder can; a limit that is lowered is said."""
-    longest = config.encoder.longest()
-    if longest is None or config.max_source <= longest:
-        return config
-    _say(config.encoder, longest, {"max_source": (config.max_source, longest)})
-    return replace(config, max_source=longest)
+from twofold.inputs import InputConfig
+from twofold.model.config import MAIN, ModelConfig
+from twofold.outputs.ranking import LEAST
+from twofold.outputs.ranking import Config as RankingOutput
 
 
-def ranker_within_positions(config: RankerConfig, frame: Frame) -> RankerConfig:
-    """The same ranker, reading no more tokens than its encoder can; limits that are lowered are said."""
+def within_positions(config: ModelConfig, frame: Frame) -> ModelConfig:
+    """The same model, reading no more tokens than its encoder can; limits that are lowered are said."""
     longest = config.encoder.longest()
     if longest is None:
         return config
-    context, candidate = min(config.max_context, longest), min(config.max_candidate, longest)
-    if isinstance(config.decoder, RankingPart) and config.decoder.joined:
+    if config.ranks:
+        return _ranker_within(config, longest, frame)
+    input = config.input.limited(longest)
+    _say(config.encoder, longest, {"input": (config.input, input)})
+    return replace(config, input=input)
+
+
+def _ranker_within(config: ModelConfig, longest: int, frame: Frame) -> ModelConfig:
+    task = config.tasks[MAIN]
+    output = cast(RankingOutput, task.output)
+    context = min([longest, *config.input.limits().values()])
+    candidate = min([longest, *output.candidate.limits().values()])
+    if cast(RankingDecoderConfig, task.decoder).joined:
         room = longest + len(frame) - len(frame.between)  # for two texts that share one frame
         # A context gives way to a candidate, down to half of the room.
         context = max(min(context, room - candidate), min(context, room // 2))
         candidate = min(candidate, room - context)
     if min(context, candidate) < LEAST:
         raise TwofoldError(f"{_name(config.encoder)} reads at most {longest} tokens, too few for texts; take another")
-    lowered = {
-        name: (before, after)
-        for name, before, after in (
-            ("max_context", config.max_context, context),
-            ("max_candidate", config.max_candidate, candidate),
-        )
-        if after < before
-    }
+    input, candidates = config.input.limited(context), output.candidate.limited(candidate)
+    changes = {"input": (config.input, input), "output.candidate": (output.candidate, candidates)}
+    _say(config.encoder, longest, changes)
+    return replace(config, input=input, tasks={MAIN: replace(task, output=replace(output, candidate=candidates))})
+
+
+def _say(encoder: EncoderConfig, longest: int, changes: dict[str, tuple[InputConfig, InputConfig]]) -> None:
+    lowered = [
+        f"{place}.{name} is lowered from {limit} to {after.limits()[name]}"
+        for place, (before, after) in changes.items()
+        for name, limit in before.limits().items()
+        if after.limits()[name] < limit
+    ]
     if lowered:
-        _say(config.encoder, longest, lowered)
-    return replace(config, max_context=context, max_candidate=candidate)
+        warnings.warn(f"{_name(encoder)} reads at most {longest} tokens: {', '.join(lowered)}", stacklevel=4)
 
 
-def _say(encoder: EncoderPart, longest: int, lowered: dict[str, tuple[int, int]]) -> None:
-    changes = ", ".join(f"{name} is lowered from {before} to {after}" for name, (before, after) in lowered.items())
-    warnings.warn(f"{_name(encoder)} reads at most {longest} tokens: {changes}", stacklevel=4)
-
-
-def _name(encoder: EncoderPart) -> str:
+def _name(encoder: EncoderConfig) -> str:
     return str(getattr(encoder, "name", kind_of(encoder)))

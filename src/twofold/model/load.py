@@ -12,12 +12,17 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.config import DecoderPart, EncoderPart, part_config
+from twofold.config import part_config
+from twofold.data.text_column import Keep
 from twofold.data.tokenizer import TextTokenizer
+from twofold.decoders import DecoderConfig
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError, listed
+from twofold.inputs import INPUT
+from twofold.inputs.text import Config as TextInput
 from twofold.model import saved
-from twofold.model.config import RankerConfig
-from twofold.model.limits import ranker_within_positions
+from twofold.model.config import MAIN, ModelConfig, Task
+from twofold.model.limits import within_positions
 from twofold.model.model import Model
 from twofold.model.ranker import Ranker
 from twofold.model.sentence_folder import (
@@ -30,6 +35,7 @@ from twofold.model.sentence_folder import (
     read_sentence_folder,
 )
 from twofold.model.sentence_modules import Module
+from twofold.outputs.ranking import Config as RankingOutput
 
 DEFAULT, MULTILINGUAL = "default", "default-multilingual"
 ALONE = "a recipe takes its network alone: encoder: {kind: pretrained, name: ...}"
@@ -37,7 +43,7 @@ LONGEST = 256
 """The most tokens that a backbone reads where nothing says how many it was trained on."""
 
 
-def load(name: str | Path, allow_code: bool = False) -> Model | Ranker:
+def load(name: str | Path, allow_code: bool = False) -> Model:
     """The model in a folder that a training or `save_pretrained` wrote, or a backbone that ranks as it is."""
     folder = Path(name)
     try:
@@ -49,9 +55,8 @@ def load(name: str | Path, allow_code: bool = False) -> Model | Ranker:
     on_hub = str(name).count("/") == 1 and not folder.is_absolute() and not str(name).startswith(".")
     if on_hub and not folder.exists() and not folder.parent.is_dir():  # a typing error in runs/... is no owner/name
         return zero_shot(str(name))
-    found = saved.read(folder, allow_code)
-    kind = Ranker if isinstance(found.config, RankerConfig) else Model
-    return kind.from_pretrained(folder, allow_code)
+    read = saved.read(folder, allow_code)
+    return (Ranker if read.config.ranks else Model).from_saved(read)
 
 
 def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
@@ -65,11 +70,11 @@ def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
 def zero_shot(name: str) -> Ranker:
     """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for."""
     if name == MULTILINGUAL:
-        return _ranker(_plain(_part("text_convnet", weights=name), _bi(pooling="summary")))
+        return _ranker(_bi_encoder(_part("text_convnet", weights=name), _bi(pooling="summary")))
     folder = _folder(name)
     sentences = read_sentence_folder(name, partial(_beside, folder))
     if sentences is None:  # a backbone of transformers, which says nothing of sentences
-        return _ranker(_plain(_part("pretrained", name=name), _bi(pooling="mean")))
+        return _ranker(_bi_encoder(_part("pretrained", name=name), _bi(pooling="mean")))
     return _of_sentences(name, folder, sentences)
 
 
@@ -87,22 +92,16 @@ def _of_sentences(name: str, folder: str, sentences: SentenceFolder) -> Ranker:
     sentences.check_widths(encoder.spec().width("states"))
     weights = [_dense_weights(name, folder, module) for module in sentences.dense]
     unit = sentences.normalizes
-    config = RankerConfig(
-        encoder,
-        _bi(
-            pooling=sentences.pooling_kind,
-            dense=tuple(module.dense() for module in sentences.dense),
-            normalize="both" if unit else "none",
-            similarity="dot" if unit else sentences.similarity,
-        ),
-        max_context=sentences.limit,
-        max_candidate=sentences.limit,
-        query_prefix=sentences.prompt(QUERY),
-        candidate_prefix=sentences.prompt(DOCUMENT),
-        keep_beginning=True,
+    decoder = _bi(
+        pooling=sentences.pooling_kind,
+        dense=tuple(module.dense() for module in sentences.dense),
+        normalize="both" if unit else "none",
+        similarity="dot" if unit else sentences.similarity,
     )
+    prompts = sentences.prompt(QUERY), sentences.prompt(DOCUMENT)
+    config = _bi_encoder(encoder, decoder, sentences.limit, *prompts, keep="turns")
     tokenizer = encoder.own_tokenizer(start=False, lowercase=sentences.lowercase)
-    for prompt in (config.query_prefix, config.candidate_prefix):
+    for prompt in prompts:
         if token := tokenizer.special_in(prompt):
             raise TwofoldError(f"{name}: its prompt {prompt!r} holds the special token {token}; {ALONE}")
     model = _ranker(config, tokenizer)
@@ -112,24 +111,33 @@ def _of_sentences(name: str, folder: str, sentences: SentenceFolder) -> Ranker:
     return model
 
 
-def _ranker(config: RankerConfig, tokenizer: TextTokenizer | None = None) -> Ranker:
-    encoder: Any = config.encoder
-    config = replace(config, encoder=encoder.settled())
-    tokenizer = tokenizer or encoder.own_tokenizer()
+def _ranker(config: ModelConfig, tokenizer: TextTokenizer | None = None) -> Ranker:
+    config = replace(config, encoder=config.encoder.settled())
+    tokenizer = tokenizer or config.encoder.own_tokenizer()
     assert tokenizer is not None
-    model = Ranker(ranker_within_positions(config, tokenizer.frame), tokenizer)
+    model = Ranker(within_positions(config, tokenizer.frame), {INPUT: tokenizer})
     model.start_from()
     return model.eval()
 
 
-def _bi(**settings: Any) -> DecoderPart:
+def _bi(**settings: Any) -> DecoderConfig:
     config: Any = part_config("decoders", "bi")
-    part: DecoderPart = config(scale=1.0, learn_scale=False, **settings)
+    part: DecoderConfig = config(scale=1.0, learn_scale=False, **settings)
     return part
 
 
-def _plain(encoder: EncoderPart, decoder: DecoderPart) -> RankerConfig:
-    return RankerConfig(encoder, decoder, max_context=LONGEST, max_candidate=LONGEST)
+def _bi_encoder(
+    encoder: EncoderConfig,
+    decoder: DecoderConfig,
+    limit: int = LONGEST,
+    query: str = "",
+    document: str = "",
+    keep: Keep = "tail",
+) -> ModelConfig:
+    """A ranker of contexts and candidates of at most so many tokens, each with its prompt."""
+    contexts = TextInput(column="context", max_tokens=limit, keep=keep, prompt=query)
+    candidates = TextInput(column="response", max_tokens=limit, prompt=document)
+    return ModelConfig(contexts, encoder, {MAIN: Task(decoder, RankingOutput(candidate=candidates))})
 
 
 def _dense_weights(name: str, folder: str, module: Module) -> dict[str, Tensor]:
@@ -154,14 +162,14 @@ def _shown(shapes: Mapping[str, tuple[int, ...]]) -> str:
     return listed([f"{name} {shape}" for name, shape in sorted(shapes.items())]) or "nothing"
 
 
-def _part(kind: str, **settings: Any) -> EncoderPart:
+def _part(kind: str, **settings: Any) -> EncoderConfig:
     config: Any = part_config("encoders", kind)
-    part: EncoderPart = config(**settings)
+    part: EncoderConfig = config(**settings)
     return part
 
 
 def _folder(name: str) -> str:
-    from twofold.encoders.pretrained import folder_of
+    from twofold.data.backbone_files import folder_of
 
     return folder_of(name)
 
@@ -173,7 +181,7 @@ def _beside(name: str, file: str, rare: bool = False) -> Path | None:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    from twofold.encoders.pretrained import clearly
+    from twofold.data.backbone_files import clearly
 
     with clearly(name):
         try:

@@ -6,30 +6,28 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.config import structure, unstructure
-from twofold.data.fields import SOURCE
+from twofold.config import FILE, structure, unstructure
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import ANYWAY, TwofoldError, listed
+from twofold.inputs import INPUT
 from twofold.layers.sizes import Shapes, built_without_memory
-from twofold.model.config import ModelConfig, RankerConfig
+from twofold.model.config import ModelConfig
 from twofold.storage.special_files import refuse_special
 
-FORMAT = 1
+FORMAT = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
 OWN_CHANGE = f'{REMEDY}, or remove its line "{storage.CHECKSUM}" if you changed it'
 
-CAME_LATER: dict[str, Any] = {"dense": [], "similarity": "dot"}
-"""Settings of rankers that had no name before, and what was meant then."""
-
-FAMILIES: dict[str, type[ModelConfig] | type[RankerConfig]] = {"text": ModelConfig, "ranking": RankerConfig}
+CODE = "code"
+"""The folder of a user's own parts beside a model."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +36,16 @@ class Saved:
 
     path: Path
     """Where the model lies: a training folder holds it in `model/`."""
-    config: ModelConfig | RankerConfig
+    config: ModelConfig
     tokenizers: dict[str, TextTokenizer]
+    sha256: str | None
+    """The checksum of the weights."""
 
     @property
     def reads(self) -> TextTokenizer | None:
         """That of the texts which its encoder reads; what is read beside an image is cut as what is written."""
-        beside_a_image = getattr(self.config.encoder, "prefix", False)
-        return self.tokenizers.get(SOURCE, next(iter(self.tokenizers.values())) if beside_a_image else None)
+        beside = self.config.encoder.beside() is not None
+        return self.tokenizers.get(INPUT, next(iter(self.tokenizers.values())) if beside else None)
 
 
 def is_backbone(folder: Path) -> bool:
@@ -61,9 +61,7 @@ def is_backbone(folder: Path) -> bool:
     return isinstance(about, dict) and "model_type" in about
 
 
-def write(
-    model: nn.Module, config: ModelConfig | RankerConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path
-) -> None:
+def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path) -> None:
     """Write everything aside, then put it in its place as one folder."""
     with storage.new_folder(folder) as aside:
         storage.write_tensors(aside / WEIGHTS, unique_tensors(model), {"format": str(FORMAT)})
@@ -73,15 +71,48 @@ def write(
             files[name] = (same or f"tokenizer.{name}.json", tokenizer)
             if same is None:
                 tokenizer.save(aside / files[name][0])
+        code: dict[str, str] = {}
+        kept = replace(config, input=config.input.in_folder(None))  # a folder of this machine
+        settings = _with_code(unstructure(kept), lambda kind: _copy_code(Path(kind), aside, code))
         about = {
             "format": FORMAT,
-            "family": next(name for name, kind in FAMILIES.items() if isinstance(config, kind)),
             "sha256": storage.sha256(aside / WEIGHTS),
             "tokenizers": {name: file for name, (file, _) in files.items()},
             "tokenizer_sha256": {file: storage.sha256(aside / file) for file, _ in files.values()},
-            "model": unstructure(config),
+            "code_sha256": code,
+            "model": settings,
         }
         storage.write_checked_json(aside / CONFIG, about)
+
+
+def _copy_code(path: Path, folder: Path, sums: dict[str, str]) -> str:
+    """Keep a user's own part beside the model that needs it; gives the kind under which it is found there."""
+    content = path.read_bytes()
+    name = f"{CODE}/{path.name}"
+    while name in sums and sums[name] != hashlib.sha256(content).hexdigest():  # two files of one name
+        name = f"{name.removesuffix(FILE)}_{FILE}"
+    (folder / CODE).mkdir(exist_ok=True)
+    storage.write_bytes(folder / name, content)
+    sums[name] = hashlib.sha256(content).hexdigest()
+    return f"./{name}"
+
+
+def _with_code(settings: Any, place: Callable[[str], str]) -> Any:
+    """Settings in which each kind that is a user's own file is what `place` makes of it."""
+    if isinstance(settings, list):
+        return [_with_code(value, place) for value in settings]
+    if not isinstance(settings, dict):
+        return settings
+    kind = settings.get("kind")
+    changed = {name: _with_code(value, place) for name, value in settings.items()}
+    for name in ("metrics",):  # names of metric families, some of which may be files
+        if isinstance(changed.get(name), list):
+            changed[name] = [place(value) if _is_file(value) else value for value in changed[name]]
+    return {**changed, "kind": place(str(kind))} if _is_file(kind) else changed
+
+
+def _is_file(kind: object) -> bool:
+    return isinstance(kind, str) and kind.endswith(FILE)
 
 
 def read(folder: Path, allow_code: bool) -> Saved:
@@ -92,25 +123,39 @@ def read(folder: Path, allow_code: bool) -> Saved:
         raise TwofoldError(
             f"{path}: a folder of transformers, not one that `twofold train` wrote; name it in a recipe: encoder={path}"
         )
-    if about.get("format") != FORMAT:
-        raise TwofoldError(
-            f"{path}: saved in format {about.get('format')}, this version reads {FORMAT}; update twofold or train again"
-        )
+    if (number := about.get("format")) != FORMAT:
+        remedy = "update twofold" if isinstance(number, int) and number > FORMAT else "train it anew"
+        raise TwofoldError(f"{path}: saved in format {number}, this version reads {FORMAT}; {remedy}")
     _refuse_code(about.get("model"), path, allow_code)
-    family = about.get("family", "text")
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise TwofoldError(
-            f"{path}: a model of the family '{family}', which this version does not know; update twofold"
-        )
+    sums = structure(about.get("code_sha256", {}), dict[str, str], f"{path / CONFIG}: code_sha256")
+    settings = _with_code(about.get("model"), lambda kind: _find_code(kind, path, sums))
     try:
-        config = structure(about.get("model"), FAMILIES[family], f"{path / CONFIG}: model")
+        config = structure(settings, ModelConfig, f"{path / CONFIG}: model")
     except TwofoldError as error:
         if "\n" in str(error):  # of a damaged file one line is enough
             storage.check_content(about, path / CONFIG, OWN_CHANGE)
         raise
+    tokenizers = _read_tokenizers(about, path, config.tokenizers())
+    storage.check_content(about, path / CONFIG, OWN_CHANGE)
+    sha256 = about.get("sha256")
+    return Saved(path, config, tokenizers(), sha256 if isinstance(sha256, str) else None)
+
+
+def _find_code(kind: str, path: Path, sums: Mapping[str, str]) -> str:
+    """The file of a user's own part, if it is the one that was saved."""
+    name = kind.removeprefix("./")
+    file = path / name
+    if name not in sums or Path(name).parent != Path(CODE) or not file.is_file() or storage.sha256(file) != sums[name]:
+        raise TwofoldError(f"{file}: not the code that the model was saved with; {REMEDY}")
+    return str(file)
+
+
+def _read_tokenizers(
+    about: dict[str, Any], path: Path, needed: tuple[str, ...]
+) -> Callable[[], dict[str, TextTokenizer]]:
+    """Check the files of the tokenizers; gives what loads them."""
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
-    needed = config.tokenizers()
-    if files.keys() != needed or any(Path(file).name != file for file in files.values()):
+    if files.keys() != set(needed) or any(Path(file).name != file for file in files.values()):
         raise TwofoldError(
             f"{path / CONFIG}: must name a tokenizer file for each of {', '.join(sorted(needed))}; {REMEDY}"
         )
@@ -120,9 +165,12 @@ def read(folder: Path, allow_code: bool) -> Saved:
             raise TwofoldError(
                 f"{path / file}: not the tokenizer that the weights beside it were trained with, or damaged; {REMEDY}"
             )
-    storage.check_content(about, path / CONFIG, OWN_CHANGE)
-    loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
-    return Saved(path, config, {name: loaded[file] for name, file in files.items()})
+
+    def load() -> dict[str, TextTokenizer]:
+        loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
+        return {name: loaded[file] for name, file in files.items()}
+
+    return load
 
 
 def check_sizes(build: Callable[[], nn.Module], found: Saved) -> None:
@@ -137,17 +185,16 @@ def check_sizes(build: Callable[[], nn.Module], found: Saved) -> None:
         _refuse_misfits({name: tuple(tensor.shape) for name, tensor in unique_tensors(model).items()}, shapes, path)
 
 
-def load_weights(model: nn.Module, folder: Path) -> None:
+def load_weights(model: nn.Module, folder: Saved) -> None:
     """Fill the model; what is missing, left over or of another shape is named."""
-    fill(model, read_weights(folder), folder / WEIGHTS)
+    fill(model, read_weights(folder), folder.path / WEIGHTS)
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Saved) -> dict[str, Tensor]:
     """The tensors of a saved model, by name, if they are whole."""
-    path = folder / WEIGHTS
+    path = folder.path / WEIGHTS
     tensors = storage.read_tensors(path, REMEDY)
-    expected = storage.read_json(folder / CONFIG, REMEDY).get("sha256")
-    if storage.sha256(path) != expected:
+    if storage.sha256(path) != folder.sha256:
         raise TwofoldError(f"{path}: damaged, its checksum is not the one in {CONFIG}; {REMEDY}")
     return tensors
 
@@ -208,26 +255,20 @@ def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
     return result
 
 
-def fingerprint(model: nn.Module, config: Any, tokenizers: Mapping[str, TextTokenizer]) -> str:
+def fingerprint(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> str:
     """A hash of all that decides what a model answers: weights, tokenizers and settings."""
-    digest = hashlib.sha256(json.dumps(_as_hashed(unstructure(config)), sort_keys=True).encode())
+
+    def code_sum(kind: str) -> str:
+        return storage.sha256(Path(kind))
+
+    kept = replace(config, input=config.input.in_folder(None))
+    digest = hashlib.sha256(json.dumps(_with_code(unstructure(kept), code_sum), sort_keys=True).encode())
     for name, tokenizer in sorted(tokenizers.items()):
         digest.update(f"{name} {tokenizer.fingerprint()}".encode())
     for name, tensor in sorted(unique_tensors(model).items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.cpu().contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def _as_hashed(settings: Any) -> Any:
-    """Settings without those that came later and change nothing, so that an index of an older version stays good."""
-    if not isinstance(settings, dict):
-        return settings
-    return {
-        name: _as_hashed(value)
-        for name, value in settings.items()
-        if (name not in CAME_LATER or value != CAME_LATER[name]) and name != "keep_beginning"  # of contexts alone
-    }
 
 
 def _find(folder: Path) -> Path:
@@ -246,8 +287,10 @@ def _refuse_code(model: object, path: Path, allow_code: bool) -> None:
     """Stop before importing a part that does not come with twofold."""
     if allow_code or not isinstance(model, dict):
         return
-    kind = model.get("kind")
-    if isinstance(kind, str) and "." in kind:
+    further = model.get("metrics")
+    kinds = [model.get("kind"), *(further if isinstance(further, list) else ())]
+    for kind in (kind for kind in kinds if isinstance(kind, str) and "." in kind):
         raise TwofoldError(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
-    for inner in model.values():  # parts stand in fields, in mappings of names, and inside other parts
-        _refuse_code(inner, path, allow_code)
+    for inner in model.values():  # parts stand in fields, in mappings of names, in lists, and inside other parts
+        for value in inner if isinstance(inner, list) else (inner,):
+            _refuse_code(value, path, allow_code)

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 
 from twofold import storage
-from twofold.config import EncoderPart
+from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
-from twofold.layers.ranking import PoolingKind
-from twofold.model.limits import LEAST
+from twofold.layers.pooling import PoolingKind
 from twofold.model.sentence_modules import POOLINGS, Misfit, Module, modes_of, module_misfits, network_misfits
+from twofold.outputs.ranking import LEAST
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 AGAIN = "copy the folder again"
@@ -176,7 +176,7 @@ def read_sentence_folder(name: str, find: Find) -> SentenceFolder | None:
     return SentenceFolder(name, tuple(modules), about, tokenizer, config)
 
 
-def say_left_out(encoder: EncoderPart, prefixes: tuple[str, str] | None = None) -> None:
+def say_left_out(encoder: EncoderConfig, prefixes: tuple[str, ...] = ()) -> None:
     """Warn of what a recipe does not take from a folder of sentence-transformers: its dense layers and its prompts.
 
     prefixes: what the recipe itself puts before contexts and candidates, where it ranks
@@ -193,7 +193,7 @@ def say_left_out(encoder: EncoderPart, prefixes: tuple[str, str] | None = None) 
     prompts = dict.fromkeys(prompt for prompt, prefix in asked if prompt != prefix and prompt)
     left_out = [*map(str, sentences.dense), *(f"the prompt {prompt!r}" for prompt in prompts)]
     if left_out:
-        remedy = "; data.query_prefix and data.candidate_prefix set prompts" if prefixes and prompts else ""
+        remedy = "; input.prompt and output.candidate.prompt set prompts" if prefixes and prompts else ""
         warnings.warn(
             f"{folder}: a recipe takes its network alone, without {', '.join(left_out)}{remedy}", stacklevel=3
         )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from twofold.layers.ranking import ACTIVATIONS, Dense, PoolingKind
+from twofold.layers.pooling import PoolingKind
+from twofold.layers.ranking import ACTIVATIONS, Dense
 
 NETWORKS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "ALBERT", "CamemBERT", "XLMRoBERTa", "XLNet")
 """What the module with the network is called; all but the first in folders of 2019."""

@@ -6,13 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twofold.recipe.base import Recipe
-    from twofold.recipe.ranking import RankingRecipe
-    from twofold.recipe.run import train
-    from twofold.recipe.text import TextRecipe
+    from twofold.recipe.recipe import Recipe
+    from twofold.recipe.training import train
 
-_HOMES = {"RankingRecipe": "ranking", "Recipe": "base", "TextRecipe": "text", "train": "run"}
-__all__ = ["RankingRecipe", "Recipe", "TextRecipe", "train"]
+_HOMES = {"Recipe": "recipe", "train": "training"}
+__all__ = ["Recipe", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -131,7 +131,7 @@ def fill_environment(content: Any, place: str = "") -> Any:
 
 def _environment(name: str, place: str) -> str:
     if name not in os.environ:
-        without = f" ({place}=null leaves it out)" if place in ("data.dev", "data.images") else ""
+        without = f" ({place}=null leaves it out)" if place in ("data.dev", "input.folder") else ""
         raise TwofoldError(
             f"the recipe needs ${{{name}}}, which is not set, for {place}; run again with {name}=/path/to/the/data, "
             f"or with {place}=... of your own{without}"

@@ -28,7 +28,7 @@ class Progress:
     seen: dict[str, list[float]] = field(default_factory=dict)
     """For each decoder the sum and count of the loss since the last line of the log."""
     best: float | None = None
-    """The best value so far of the metric that decides."""
+    """The best value so far of the metric that decides, negated where lower is better."""
     worse: int = 0
     """Evaluations since then."""
     plateau: float = 1.0

@@ -65,7 +65,7 @@ class TrainConfig:
     evaluate_every: int | None = None
     """Steps between evaluations; without it once an epoch."""
     best: str = "loss"
-    """The metric by which the best model is kept: loss, perplexity (lower is better), bleu, chrf, exact_match."""
+    """The metric by which the best model is kept, one of those that judge the output."""
     patience: int | None = None
     """Stop after this many evaluations without a better one."""
     save_every: int | None = None
@@ -74,9 +74,21 @@ class TrainConfig:
     """Minutes after which a checkpoint is written at the latest."""
     tensorboard: bool = False
     """Also write what is logged for TensorBoard."""
+    negatives: int = 15
+    """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
+    hard_negatives: bool = False
+    """With cross and compare: take those wrong candidates of the batch that the comparison takes for best, not any."""
+    candidates: int = 10
+    """Rankers: how many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
+    chunk_tokens: int = 1024
+    """Rankers: rows × longest that are read at a time."""
+    memory_tokens: int = 8192
+    """Rankers: a batch with more tokens than this is read twice, chunk by chunk (gradient caching), so that memory does
+    not grow with it."""
 
     def __post_init__(self) -> None:
         least = {"epochs": 1, "max_steps": 1, "batch_tokens": 1, "batch_rows": 1, "accumulate": 1, "log_every": 1}
+        least |= {"negatives": 1, "candidates": 2, "chunk_tokens": 1, "memory_tokens": 0}
         least |= {"evaluate_every": 1, "patience": 1, "save_every": 1, "warmup": 0, "seed": 0}
         for name, bound in least.items():
             value = getattr(self, name)
@@ -93,53 +105,3 @@ class TrainConfig:
             raise ValueError("unfrozen_by and layer_decay must be above 0 and at most 1")
         if not 0 <= (self.warmup_share or 0) <= 1 or any(rate < 0 for rate in self.learning_rate_multipliers.values()):
             raise ValueError("warmup_share must be from 0 to 1, learning_rate_multipliers at least 0")
-
-
-@dataclass(frozen=True)
-class ImageTrainConfig(TrainConfig):
-    """How a model that reads images is trained, where that differs."""
-
-    batch_rows: int | None = 16
-    """Images of a batch, drawn at random among those of one size."""
-    warmup_share: float | None = 0.1
-    best: str = "loss"
-    """The metric by which the best model is kept: loss, miou, dice, pixel_accuracy; of captions cider, bleu4."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.batch_rows:
-            raise ValueError("batch_rows must be at least 1: images have no tokens to count")
-
-
-@dataclass(frozen=True)
-class RankingTrainConfig(TrainConfig):
-    """How a ranker is trained, where that differs."""
-
-    epochs: int = 3
-    batch_rows: int | None = 32
-    """Rows of a batch, drawn at random: the responses of the others are each row's wrong candidates."""
-    learning_rate: float = 5e-5
-    beta2: float = 0.999
-    warmup: int = 2000
-    warmup_share: float | None = 0.1
-    best: str = "mrr"
-    """The metric by which the best model is kept: mrr, r@1, r@5, ndcg@10, cosine."""
-    negatives: int = 15
-    """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
-    hard_negatives: bool = False
-    """With cross and compare: take those wrong candidates of the batch that the comparison takes for best, not any."""
-    candidates: int = 10
-    """How many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
-    chunk_tokens: int = 1024
-    """Rows × longest that are read at a time."""
-    memory_tokens: int = 8192
-    """A batch with more tokens than this is read twice, piece by piece, so that memory does not grow with it."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        least = {"negatives": 1, "candidates": 2, "chunk_tokens": 1, "memory_tokens": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ValueError(f"{name} must be at least {bound}, not {getattr(self, name)}")
-        if not self.batch_rows or self.batch_rows < 2:
-            raise ValueError("batch_rows must be at least 2: the responses of others are the wrong candidates")

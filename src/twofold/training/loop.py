@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,26 +17,27 @@ from torch import nn
 
 from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
-from twofold.layers.norms import BatchNorm
-from twofold.model import Learner
+from twofold.model import Model, Ranker
+from twofold.model.config import MAIN
 from twofold.model.device import make_device
 from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
 from twofold.training import checkpoint, processes
 from twofold.training.config import TrainConfig
+from twofold.training.ema import ExponentialMovingAverage
+from twofold.training.freezing import Freezing, refuse_what_cannot_learn
+from twofold.training.gradient_caching import GradientCaching
 from twofold.training.log import Log
 from twofold.training.optimizer import (
-    ExponentialMovingAverage,
-    Freezing,
     add_up_gradients,
     learning_rate,
     make_optimizer,
     optimizer_tensors,
     restore_optimizer,
 )
+from twofold.types import Batch, Loss
 
 Validate = Callable[[Any], dict[str, float]]
-LOWER_IS_BETTER = ("loss", "perplexity")
 
 
 class Rows(Protocol):
@@ -45,7 +45,7 @@ class Rows(Protocol):
 
     def plan(self, epoch: int) -> Plan: ...
 
-    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Any:
+    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Batch | None:
         """This process's share of a batch, or nothing if there is none."""
 
 
@@ -55,6 +55,7 @@ class Outcome:
 
     steps: int
     best: float | None
+    """The best value of the metric that decides, if there were rows to judge by."""
     finished: bool
     """Whether it came to its end, or was asked to stop before."""
 
@@ -63,19 +64,28 @@ class Trainer:
     """Trains one model in one folder: `model/` is the best so far, `checkpoints/` where to go on, `log.jsonl`."""
 
     def __init__(
-        self, model: Learner, rows: Rows, validate: Validate | None, config: TrainConfig, folder: Path
+        self,
+        model: Model,
+        rows: Rows,
+        validate: Validate | None,
+        config: TrainConfig,
+        folder: Path,
+        higher_is_better: bool = False,
     ) -> None:
+        """higher_is_better: whether that is so of the metric by which the best model is kept"""
         self.model, self.rows, self.validate, self.config, self.folder = model, rows, validate, config, folder
+        self.sign = 1 if higher_is_better else -1
         self.device = make_device(config.device)
         model.to(self.device)
         fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         if config.precision == "bfloat16" or (config.precision == "auto" and fast):
             model.precision = torch.bfloat16
+        self.caching = GradientCaching(config.chunk_tokens, config.memory_tokens, config.hard_negatives)
         self.optimizer = make_optimizer(model, config)
         self.freezing = Freezing(model, config)
         self.freezing.at(1.0)  # what learns at any time must be known
-        _refuse_what_cannot_learn(model, config)
-        self.mean = ExponentialMovingAverage(model, config.ema) if config.ema else None
+        refuse_what_cannot_learn(model, config)
+        self.ema = ExponentialMovingAverage(model, config.ema) if config.ema else None
         self.freezing.at(0.0)
         self.progress = checkpoint.Progress()
         self.first = processes.rank() == 0
@@ -91,18 +101,19 @@ class Trainer:
         self.progress, groups = checkpoint.load(path)
         fill(self.model, groups["model"], path / "model.safetensors")
         restore_optimizer(self.optimizer, self.model, groups["optimizer"])
-        if self.mean:
-            self.mean.restore(groups["mean"])
+        if self.ema:
+            self.ema.restore(groups["ema"])
 
     def run(self, about: dict[str, object] | None = None) -> Outcome:
         """Train to the end, or until interrupted; `about` goes into the log's first line."""
         board = self.folder / "tensorboard" if self.config.tensorboard else None
         log = Log(self.folder / "log.jsonl", self.progress.step, board, self.progress.log) if self.first else None
-        with log or contextlib.nullcontext(), self._stoppable():
+        with log or contextlib.nullcontext(), processes.asked_to_stop(self._stop):
             if log and about and not self.progress.step:
                 log.write(0, about)
             finished = self._epochs(log)
-        return Outcome(self.progress.step, self.progress.best, finished)
+        best = None if self.progress.best is None else self.progress.best * self.sign
+        return Outcome(self.progress.step, best, finished)
 
     def _epochs(self, log: Log | None) -> bool:
         """Whether the training came to its end."""
@@ -174,7 +185,7 @@ class Trainer:
         batches = [batch.to(self.device) for batch in made if batch is not None]
         counts = self._global_counts(batches)
         for batch in batches:
-            for name, loss in self.model.backward(batch, counts).items():
+            for name, loss in self._backward(batch, counts).items():
                 progress.seen[name][0] += float(loss.sum.detach())
                 if not math.isfinite(progress.seen[name][0]):
                     raise TwofoldError(
@@ -192,11 +203,19 @@ class Trainer:
             group["lr"] = self._rate * group["scale"]
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if self.mean:
-            self.mean.update(progress.step)
+        if self.ema:
+            self.ema.update(progress.step)
         return sum(self.model.tokens(batch) for batch in batches)
 
-    def _global_counts(self, batches: Sequence[Any]) -> dict[str, int]:
+    def _backward(self, batch: Batch, counts: dict[str, int]) -> dict[str, Loss]:
+        """Add the gradients of this batch, a part of a whole in which `counts` things count."""
+        if isinstance(self.model, Ranker):
+            return {MAIN: self.caching.backward(self.model, batch, 1.0 / counts[MAIN])}
+        losses = self.model.losses(batch)
+        self.model.weighted(losses, counts).backward()  # type: ignore[no-untyped-call]
+        return losses
+
+    def _global_counts(self, batches: Sequence[Batch]) -> dict[str, int]:
         names = list(self.model.weights)
         own = dict.fromkeys(names, 0)
         for batch in batches:
@@ -228,8 +247,8 @@ class Trainer:
         """Judge the model as it stands; a better one than before becomes `model/`."""
         progress = self.progress
         progress.evaluated = progress.step
-        if self.mean:
-            self.mean.swap()
+        if self.ema:
+            self.ema.swap()
         # Only the first process has the time; the others wait for its word.
         metrics = self.validate(self.model) if self.validate and self.first else {}
         metrics = processes.from_first(metrics)
@@ -240,7 +259,7 @@ class Trainer:
                 "their pixels ignored"
             )
         if metrics:
-            value = metrics[self.config.best] * (-1 if _lower_is_better(self.config.best) else 1)
+            value = metrics[self.config.best] * self.sign
             better = progress.best is None or value > progress.best
             if better:
                 progress.best, progress.worse = value, 0
@@ -249,8 +268,8 @@ class Trainer:
                 progress.plateau *= self.config.plateau_factor
         if better and self.first:
             self.model.save_pretrained(self.folder / "model")
-        if self.mean:
-            self.mean.swap()
+        if self.ema:
+            self.ema.swap()
         if log and metrics:
             log.write(progress.step, {f"dev_{name}": value for name, value in metrics.items()})
 
@@ -265,46 +284,14 @@ class Trainer:
         log.sync()
         self.progress.log = log.written
         groups = {"model": unique_tensors(self.model), "optimizer": optimizer_tensors(self.optimizer, self.model)}
-        if self.mean:
-            groups["mean"] = self.mean.tensors()
+        if self.ema:
+            groups["ema"] = self.ema.tensors()
         checkpoint.save(self.folder / "checkpoints", self.progress, groups)
         self._saved_at = time.monotonic()
 
-    @contextlib.contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """Let Ctrl-C and a polite kill end the training after a step, with a checkpoint."""
-
-        def stop(*_: object) -> None:
-            self._asked_to_stop = True
-
-        try:
-            before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread, which alone may do so
-            before = {}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _lower_is_better(metric: str) -> bool:
-    """Of several decoders each metric bears its decoder's name."""
-    return metric.rpartition(".")[2] in LOWER_IS_BETTER
+    def _stop(self) -> None:
+        self._asked_to_stop = True
 
 
 def _mix(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
-    if not any(one.requires_grad for one in model.parameters()):
-        raise TwofoldError("train.freeze=encoder: nothing else of this model learns; use gradual or none")
-    norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]
-    if any(norm.weight.requires_grad for norm in norms):
-        for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):
-            if wrong:
-                raise TwofoldError(
-                    f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
-                    "use norm: layer, of an image's network norm: group, of a `vit` stem_norm: group"
-                )

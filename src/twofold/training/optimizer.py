@@ -1,4 +1,4 @@
-"""Optimizers, learning-rate schedules, and the running mean of the weights."""
+"""Optimizers, learning-rate schedules, and the gradients of several processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from twofold.errors import TwofoldError
-from twofold.model import Learner
+from twofold.model import Model
 from twofold.training.config import TrainConfig
+from twofold.training.freezing import levels_from_the_top
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -21,7 +22,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     multipliers = config.learning_rate_multipliers
     used = set()
-    levels = _from_the_top(model) if isinstance(model, Learner) else []
+    levels = levels_from_the_top(model) if isinstance(model, Model) else []
     depth = {id(one): number for number, level in enumerate(levels) for one in level}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -45,37 +46,6 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     if config.optimizer == "adamax":
         return torch.optim.Adamax(made, config.learning_rate, betas, foreach=True)
     return torch.optim.AdamW(made, config.learning_rate, betas, eps=1e-9, fused=True)
-
-
-class Freezing:
-    """Which levels of the encoder learn; a parameter that its own settings keep from learning never does."""
-
-    def __init__(self, model: Learner, config: TrainConfig) -> None:
-        self.model, self.config = model, config
-        self.levels = [[one for one in level if one.requires_grad] for level in _from_the_top(model)]
-        self.unfrozen: int | None = None
-
-    def at(self, progress: float) -> None:
-        """Let those learn that are to when `progress` of the training is done."""
-        if self.config.freeze == "none":
-            return
-        unfrozen = 0
-        if self.config.freeze == "gradual":
-            unfrozen = int(progress / self.config.unfrozen_by * len(self.levels) + 1e-9)  # 0.6 / 0.8 * 4 is not quite 3
-        if unfrozen == self.unfrozen:
-            return
-        self.unfrozen = unfrozen
-        for number, level in enumerate(self.levels):
-            for parameter in level:
-                parameter.requires_grad_(number < unfrozen)
-        if self.model.training:
-            self.model.train()
-
-
-def _from_the_top(model: Learner) -> list[list[nn.Parameter]]:
-    """The parameters of what reads, layer by layer; a tower of its own for candidates is unfrozen with the other."""
-    towers = [tower.levels()[::-1] for tower in model.towers()]
-    return [[one for level in levels for one in level] for levels in zip(*towers, strict=True)]
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float, plateau: float, total: float = math.inf) -> float:
@@ -110,39 +80,6 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
     for name, tensor in tensors.items():
         parameter, key = name.rsplit("/", 1)
         optimizer.state[parameters[parameter]][key] = tensor
-
-
-class ExponentialMovingAverage:
-    """An exponential mean of the weights over the steps; early on it forgets faster, so as not to keep the start.
-
-    What BatchNorm has seen belongs to the weights of each step, and is averaged with them.
-    """
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        own = {id(one) for one in model.parameters()}
-        seen = [one for one in model.state_dict(keep_vars=True).values() if id(one) not in own]
-        learned = [one.detach() for one in model.parameters() if one.requires_grad]
-        self.parameters: list[Tensor] = [*learned, *(one for one in seen if one.is_floating_point())]
-        self.means = [parameter.clone() for parameter in self.parameters]
-
-    def update(self, step: int) -> None:
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.means, self.parameters, 1 - decay)
-
-    def swap(self) -> None:
-        """Exchange weights and means; twice is never."""
-        for parameter, mean in zip(self.parameters, self.means, strict=True):
-            kept = parameter.clone()
-            parameter.copy_(mean)
-            mean.copy_(kept)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {str(number): mean for number, mean in enumerate(self.means)}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        for number, mean in enumerate(self.means):
-            mean.copy_(tensors[str(number)])
 
 
 def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -69,3 +70,17 @@ def first_goes_ahead() -> Iterator[None]:
     yield
     if world() > 1 and rank() == 0:
         dist.barrier()
+
+
+@contextmanager
+def asked_to_stop(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at Ctrl-C and at a polite kill, so that a training ends after a step, with a checkpoint."""
+    try:
+        before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread, which alone may do so
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

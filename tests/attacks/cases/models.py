@@ -53,21 +53,27 @@ def settings(**changes: Any) -> Make:
     return make
 
 
-def encoder(**changes: Any) -> Make:
+def part(name: str, **changes: Any) -> Make:
+    """The same of one of its parts."""
+
     def make(here: Path) -> None:
         path = here / "m/config.json"
         content = json.loads(path.read_text())
-        content["model"]["encoder"] |= changes
+        content["model"][name] |= changes
         path.write_text(json.dumps(content))
 
     return make
+
+
+def encoder(**changes: Any) -> Make:
+    return part("encoder", **changes)
 
 
 def gone(name: str) -> Make:
     return lambda here: (here / name).unlink()
 
 
-WEIGHTS, CONFIG, TOKENIZER = "m/model.safetensors", "m/config.json", "m/tokenizer.source.json"
+WEIGHTS, CONFIG, TOKENIZER = "m/model.safetensors", "m/config.json", "m/tokenizer.input.json"
 HUGE = {"w": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 2**62]}}
 DAMAGE: dict[str, Make] = {
     "no weights": gone(WEIGHTS),
@@ -94,20 +100,26 @@ DAMAGE: dict[str, Make] = {
     "no format": config(format=None),
     "a format to come": config(format=999),
     "a format of text": config(format="1"),
-    "no family": config(family="x"),
-    "a family that is a list": config(family=[]),
+    "a format from before": config(format=1, family="text"),
+    "a key nobody knows": config(nonsense="x"),
+    "checksums of code that are a list": config(code_sha256=[]),
     "no model": config(model=None),
     "a model that is a list": config(model=[]),
     "no tokenizers": config(tokenizers=None),
-    "a tokenizer outside": config(tokenizers={"source": "../../x.json", "main": "../../x.json"}),
-    "a tokenizer that is a number": config(tokenizers={"source": 1}),
+    "a tokenizer outside": config(tokenizers={"input": "../../x.json", "main": "../../x.json"}),
+    "a tokenizer that is a number": config(tokenizers={"input": 1}),
     "a checksum that is a list": config(sha256=[]),
     "a wrong checksum": config(sha256="0" * 64),
     "checksums of text": config(tokenizer_sha256="x"),
     "a setting nobody knows": settings(nonsense=1),
-    "a limit below 0": settings(max_source=-1),
-    "decoders that are a list": settings(decoders=[]),
-    "no decoder": settings(decoders={}),
+    "a limit below 0": part("input", max_tokens=-1),
+    "an input that is a number": settings(input=7),
+    "an input nobody knows": part("input", kind="nonsense"),
+    "an input from outside": part("input", kind="os.path"),
+    "decoders that are a list": settings(tasks=[]),
+    "no decoder": settings(tasks={}),
+    "a decoder without an output": settings(tasks={"main": {"decoder": {"kind": "attention_rnn"}}}),
+    "losses that are a number": settings(losses=7),
     "an encoder that is a number": settings(encoder=7),
     "an encoder from outside": encoder(kind="os.path"),
     "an encoder of a path": encoder(kind="../../x"),

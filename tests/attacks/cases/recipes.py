@@ -20,8 +20,9 @@ def named(name: str, make: Make, recipe: str, says: str) -> Case:
 
 
 GOOD = """\
-data: {train: STAGE, max_source: 30, max_target: 30}
-tokenizer: {size: 90}
+data: {train: STAGE}
+input: {max_tokens: 30, tokenizer: {size: 90}}
+output: {max_tokens: 30}
 encoder: {kind: rnn, embedding: 8, width: 12}
 decoder: {kind: rnn, embedding: 8, width: 12}
 """
@@ -111,27 +112,40 @@ KINDS = [
     "레이어",
 ]
 KINDS += ["twofold.encoders", "twofold.decoders.rnn", "__main__", "antigravity.x", "rnn; import os", "x" * 3000]
+RNNS = {"data": {"train": "x"}, "encoder": {"kind": "rnn"}, "decoder": {"kind": "rnn"}}
 PARTS = [
     Case(
-        f"encoder.kind={kind[:30]!r}",
-        put("recipe.yaml", to_yaml({"data": {"train": "x"}, "encoder": {"kind": kind}, "decoder": {"kind": "rnn"}})),
+        f"{part}.kind={kind[:30]!r}",
+        put("recipe.yaml", to_yaml({**RNNS, part: {"kind": kind}})),
         ("train", PLACE, *OUT),
-        "recipe.encoder",
+        f"recipe.{part}",
     )
+    for part in ("encoder", "decoder", "input", "output")
     for kind in KINDS
+    if (part, kind) != ("decoder", "twofold.decoders.rnn")  # which is one
 ]
 ODD = ["[1, {a: 2}]", "{a: {b: 1}}", "-1", "'\\0'"]
 """What is right for hardly any setting."""
 NUMBERS = ["-1", "nan", "'1'", "[]", "1e400", "-.inf", str(10**30)]
 SETTINGS = {
     "data.train": ["[]", "{}", "''", "17", "null", "[[x]]", "{a: 1}"],
-    "data.source": ["17", "{}", "[]", "[1]"],
-    "data.max_source": ["0", *NUMBERS[:-1]],
+    "source": ["17", "{}", "[]", "[1]"],
+    "target": ["17", "{}", "[]", "[1]"],
+    "input": ["17", "[]", "x"],
+    "input.column": ["17", "{}", "[]", "[1]"],
+    "input.max_tokens": ["0", *NUMBERS],
+    "output": ["17", "[]", "x"],
+    "output.column": ["17", "{}", "[]", "[1]"],
+    "output.max_tokens": ["0", *NUMBERS],
     "data.held_out": ["-1", "nan", "1.5", str(10**30)],
     "data.held_out_share": ["-1", "2", "nan", "x"],
-    "data.too_long": ["truncate", "17", "[]"],
-    "data.noise": ["17", "{mask: nan}", "{mask: -1}"],
-    "tokenizer.size": ["0", "-1", "1.5", str(10**30)],
+    "input.too_long": ["truncate", "17", "[]"],
+    "output.too_long": ["truncate", "17", "[]"],
+    "output.noise": ["17", "{mask: nan}", "{mask: -1}"],
+    "output.metrics": ["17", "x", "[1]", "[nowhere]", "[../../x]"],
+    "losses": ["17", "[17]", "[{kind: x}]", "[{kind: kl, temperature: nan}]"],
+    "two_towers": ["1", "x", "true"],
+    "input.tokenizer.size": ["0", "-1", "1.5", str(10**30)],
     "encoder": ["17", "[]", "null", "x"],
     "encoder.width": [*NUMBERS, "0"],
     "encoder.dropout": ["1", "-0.1", "nan", "inf", "x"],
@@ -155,7 +169,14 @@ SETTINGS = {
     "tie_embeddings": ["1", "x"],
     "nowhere.now": ["1"],
 }
-DATA = ("data.train", "data.held_out", "tokenizer.size", "train.learning_rate_multipliers", "train.device", "start")
+DATA = (
+    "data.train",
+    "data.held_out",
+    "input.tokenizer.size",
+    "train.learning_rate_multipliers",
+    "train.device",
+    "start",
+)
 """Settings that are judged when the folder of the training is there."""
 CHANGES = [
     Case(
@@ -167,6 +188,82 @@ CHANGES = [
     )
     for key, values in SETTINGS.items()
     for value in values
+]
+OTHERS: dict[str, dict[str, list[str]]] = {
+    "paint": {
+        "source": ["17", "[]"],
+        "target": ["17", "[mask, mask]"],
+        "input": ["17", "{kind: text}", "{kind: pair}"],
+        "input.size": ["0", "[0, 0]", "[8]", "[-1, 8]", "x", str(10**30)],
+        "input.folder": ["17", "[]"],
+        "input.mean": ["[nan, 0, 0]", "[0]", "x"],
+        "input.deviation": ["[0, 0, 0]", "17"],
+        "input.broken": ["x", "17"],
+        "input.augment": ["17", "{flip: 2}", "{scale: [0, 1]}", "{crop: [0, 0]}", "{color: nan}"],
+        "output.classes": ["[]", "[a, a]", "17", "{a: 1}", "null"],
+        "output.first_class": ["-1", "300", "1.5"],
+        "output.ignore": ["0", "x"],
+        "train.batch_rows": ["0", "null", "-1"],
+    },
+    "caption": {
+        "output.column": ["17", "[]", "[1]", "{a: b}", "[nowhere]"],
+        "output.prefix": ["-1", "nan", "0.5"],
+        "output.tokenizer.size": ["0", "x"],
+        "output.tokenizer": ["17", "[]"],
+    },
+    "ranking": {
+        "source": ["17", "[]", "nowhere"],
+        "target": ["x"],
+        "input.prompt": ["17", "[]"],
+        "input.preface": ["17", "[a]"],
+        "input.max_tokens": ["1", "0"],
+        "output.candidate": ["17", "[]", "x", "{kind: image}", "{kind: pair}"],
+        "output.candidate.column": ["17", "[]", "nowhere"],
+        "output.candidate.max_tokens": ["0", "1", "nan"],
+        "losses": [
+            "[]",
+            "17",
+            "x",
+            "[{kind: kl}]",
+            "[{kind: in_batch, weight: -1}]",
+            "[{kind: in_batch, weight: nan}]",
+        ],
+        "candidate_encoder": ["17", "x", "{kind: convnet}", "{kind: rnn, width: 7}"],
+        "teacher": ["17", "{model: HERE/none}"],
+        "train.batch_rows": ["0", "1"],
+        "train.hard_negatives": ["1", "-1", "x"],
+        "train.chunk_tokens": ["0", "-1", "x"],
+        "tie_embeddings": ["x"],
+        "decoders": ["{a: {kind: bi}, b: {kind: bi}}"],
+    },
+}
+CHANGES += [
+    Case(
+        f"{name}, {key}={value[:40]}",
+        nothing,
+        ("train", f"STAGE/{name}.yaml", f"{key}={value}", *OUT),
+        key.split(".")[-1],
+        leaves=("out",),
+    )
+    for name, several in OTHERS.items()
+    for key, values in several.items()
+    for value in values
+]
+MISFITS = {
+    ("paint", "source=[image, mask]"): "the encoder 'convnet' reads images, but the input 'pair' gives tokens",
+    ("paint", "output.kind=text"): "recipe.output has no 'classes'",
+    ("paint", "output={kind: text}"): "the decoder 'unet' writes pixel classes, but the output 'text' takes hypotheses",
+    ("recipe", "input.kind=image"): "recipe.input has no 'tokenizer'",
+    ("recipe", "input={kind: image}"): "the encoder 'rnn' reads tokens, but the input 'image' gives images",
+    ("recipe", "output={kind: mask, classes: [a]}"): "but the output 'mask' takes pixel classes",
+    ("label", "output.kind=text"): "the decoder 'label' writes scores, but the output 'text' takes hypotheses",
+    ("tags", "input={kind: text}"): "the output 'tags' is told from words, but the input 'text' gives tokens",
+    ("ranking", "source=[a, b]"): "the output 'ranking' is told from one text",
+    ("ranking", "output={kind: text}"): "the decoder 'bi' writes",
+}
+CHANGES += [
+    Case(f"{name}, {change}", nothing, ("train", f"STAGE/{name}.yaml", change, *OUT), says, most=3)
+    for (name, change), says in MISFITS.items()
 ]
 WRITTEN = [
     "=",

@@ -50,7 +50,7 @@ def _save_models(folder: Path, tokenizer: TextTokenizer) -> None:
     reads = encoder("transformer")
     small_model(tokenizer, encoder("rnn"), decoder("attention_rnn")).save_pretrained(folder / "text")
     for kind in ("label", "tags", "tree"):
-        small_model(tokenizer, reads, decoder(kind), frame=True).save_pretrained(folder / kind)
+        small_model(tokenizer, reads, decoder(kind)).save_pretrained(folder / kind)
     small_image_model(tokenizer, encoder("convnet"), decoder("unet")).save_pretrained(folder / "paint")
     small_image_model(tokenizer, encoder("convnet"), decoder("rnn")).save_pretrained(folder / "caption")
 
@@ -65,7 +65,12 @@ def _write_files(folder: Path) -> None:
     ranking = {"data": {"train": pairs}, "encoder": {"kind": "rnn", "embedding": 8, "width": 12}}
     recipes = {
         "recipe": small_recipe(rows, train={"max_steps": 2}),
-        "ranking": {**ranking, "tokenizer": {"size": 90}, "decoder": {"kind": "bi"}, "train": {"max_steps": 1}},
+        "ranking": {
+            **ranking,
+            "input": {"tokenizer": {"size": 90}},
+            "decoder": {"kind": "bi"},
+            "train": {"max_steps": 1},
+        },
         "paint": segmenting(folder / "squares", train={"max_steps": 1}),
         "caption": captioning(folder / "shapes/rows.tsv", train={"max_steps": 1}),
     }

@@ -1,0 +1,248 @@
+"""Two texts, read as one or each by itself: a premise and a hypothesis, two sentences, a context and a reply."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from twofold.data.batches import Draw
+from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.files import Row
+from twofold.data.text_column import Keep, TextColumn, TooLong, TooLongError, check_limit, vocabulary_of
+from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
+from twofold.errors import TwofoldError
+from twofold.inputs import INPUT, Input, InputConfig
+from twofold.inputs.text import Tokens, make_joined_tokens, make_tokens, say_cut, special_tokens_of, texts_in
+from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
+
+SECOND = "second"
+"""The cache's column of the second text."""
+TwoTexts = tuple[Ids, Ids]
+
+
+@dataclass(frozen=True)
+class TokenPair(InputBatch):
+    """Pairs of texts that are read each by itself."""
+
+    first: Tokens
+    second: Tokens
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def count(self) -> int:
+        return self.first.count() + self.second.count()
+
+    def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
+        """What the encoder makes of both, side by side."""
+        name = next(iter(batch.inputs))
+        first, second = (encoder(batch.with_input(name, side)) for side in (self.first, self.second))
+        return side_by_side(first, second)
+
+
+def side_by_side(first: Hidden, second: Hidden) -> Hidden:
+    """Two texts that were read each by itself, as if they had been read as one; its summary is the mean of theirs."""
+    states = summary = None
+    if first.states is not None and second.states is not None:
+        states = torch.cat([first.states, second.states], 1)
+    if first.summary is not None and second.summary is not None:
+        summary = (first.summary + second.summary) / 2
+    segments = [torch.full_like(side.mask, number, dtype=torch.long) for number, side in enumerate((first, second))]
+    mask = torch.cat([first.mask, second.mask], 1)
+    return Hidden(mask, states, summary, first.finish, segments=torch.cat(segments, 1))
+
+
+@dataclass(frozen=True)
+class Config(InputConfig):
+    """Settings of pairs of texts."""
+
+    gives: ClassVar[type[InputBatch]] = Tokens
+    texts: ClassVar[int] = 2
+
+    column: tuple[str, ...] = ("first", "second")
+    """The two columns or keys to read."""
+    read: Literal["joined", "apart"] = "joined"
+    """Whether both are read as one text, or each by itself, as backbones made for single sentences know it."""
+    max_tokens: int = 128
+    """The most tokens of a joined pair, or of each text where they are read apart, special ones included."""
+    too_long: TooLong = "cut"
+    """What happens to longer ones: cut takes from the longer text and counts them in the log, refuse ends with the
+    line."""
+    keep: Keep = "head"
+    """Which end stays of a first text that is too long: the newest turns of a dialogue are its tail."""
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    """How texts are cut into tokens, unless the encoder brings its own tokenizer."""
+
+    def __post_init__(self) -> None:
+        check_limit("max_tokens", self.max_tokens)
+        if len(self.column) != 2:
+            raise ValueError(f"column {list(self.column)}: a pair has two columns")
+
+    @property
+    def apart(self) -> bool:
+        return self.read == "apart"
+
+    def build(self, tokenizer: TextTokenizer | None) -> PairInput:
+        assert tokenizer is not None
+        apart = self.apart
+        frame = special_tokens_of(tokenizer, True, self.max_tokens, 1 if apart else 2)
+        limit = self.max_tokens - (len(frame) if apart else 0)
+        # A joined pair is cut when both are known.
+        first, second = (
+            TextColumn(name, tokenizer, limit, self.too_long, keep)
+            for name, keep in zip(self.column, (self.keep, "head"), strict=True)
+        )
+        return (ApartInput if apart else PairInput)(self, first, second, frame)
+
+    def columns(self) -> tuple[str, ...]:
+        return self.column
+
+    def row_texts(self, row: Row) -> Iterable[str]:
+        return texts_in(row, self.column)
+
+    def tokenizer_settings(self) -> TokenizerConfig:
+        return self.tokenizer
+
+    def limited(self, longest: int) -> Self:
+        return dataclasses.replace(self, max_tokens=min(self.max_tokens, longest))
+
+    def limits(self) -> dict[str, int]:
+        return {"max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True)
+class PairInput(Input[TwoTexts]):
+    """Items are the ids of both texts; what is too long for both is taken from the longer one."""
+
+    config: InputConfig
+    first: TextColumn
+    second: TextColumn
+    frame: Frame
+    max_tokens: int = 0
+    """The most tokens of a joined pair; unless given that of the settings."""
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that are read at once."""
+        return self.max_tokens or self.config.limits()["max_tokens"]
+
+    @property
+    def names(self) -> str:
+        """Both columns, for messages."""
+        return f"{self.first.column} and {self.second.column}"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return vocabulary_of(self.tokenizer, self.limit)
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        return self.first.tokenizer
+
+    def columns(self) -> dict[str, Field]:
+        return {INPUT: self.first, SECOND: SecondColumn(self)}
+
+    def items(self, rows: Sequence[Row]) -> list[TwoTexts]:
+        encoded = self.encode(rows)
+        say_cut(encoded.cut, len(rows), self.limit)
+        return encoded.ids
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """The ids of both texts; they are cut when a batch is made, and counted or refused here."""
+        pairs = list(zip(self.first.encode(rows).ids, self.second.encode(rows).ids, strict=True))
+        cut, room = 0, self._room()
+        for row, (first, second) in zip(rows, pairs, strict=True):
+            if len(first) + len(second) > room:
+                if self.first.too_long == "refuse":
+                    raise TooLongError(
+                        f"{row.place}: {self.names} have {len(first) + len(second)} tokens, the limit is {room}; "
+                        f"shorten them, raise {self.first.place}.max_tokens, or set {self.first.place}.too_long=cut"
+                    )
+                cut += 1
+        return Encoded(pairs, cut)
+
+    def cached(self, cache: Cache, row: int) -> TwoTexts:
+        return cache.columns[INPUT].row(row), cache.columns[SECOND].row(row)
+
+    def length(self, item: TwoTexts) -> int:
+        return min(len(item[0]) + len(item[1]), self._room())
+
+    def lengths(self, cache: Cache) -> NDArray[np.int64]:
+        both: NDArray[np.int64] = cache.columns[INPUT].lengths + cache.columns[SECOND].lengths
+        return np.minimum(both, self._room()) + self.limit - self._room()
+
+    def batch(self, items: Sequence[TwoTexts], draws: Sequence[Draw] | None = None) -> InputBatch:
+        joined = [self.frame.joining(*self._fitted(*both)) for both in items]
+        return make_joined_tokens(joined, self.vocabulary)
+
+    def row(self, value: Any, place: str) -> Row:
+        """Two texts, or one with a tab between them."""
+        both = value.split("\t") if isinstance(value, str) else value
+        if not isinstance(both, list | tuple) or len(both) != 2:
+            raise TwofoldError(f"{place}: give {self.names}, two texts with a tab between them")
+        return Row(place, {self.first.column: both[0], self.second.column: both[1]})
+
+    def value(self, row: Row) -> tuple[Any, Any]:
+        return row.text(self.first.column), row.text(self.second.column)
+
+    def _room(self) -> int:
+        return self.limit - len(self.frame) - len(self.frame.between)
+
+    def _fitted(self, first: Ids, second: Ids) -> TwoTexts:
+        """Both within the limit."""
+        room = self._room()
+        kept = min(len(first), max(room - len(second), (room + 1) // 2))
+        return first[len(first) - kept :] if self.first.keep == "tail" else first[:kept], second[: room - kept]
+
+
+@dataclass(frozen=True)
+class ApartInput(PairInput):
+    """Each text is read by itself, within a limit and special tokens of its own."""
+
+    def columns(self) -> dict[str, Field]:
+        return {INPUT: self.first, SECOND: self.second}
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        first, second = self.first.encode(rows), self.second.encode(rows)
+        return Encoded(list(zip(first.ids, second.ids, strict=True)), first.cut + second.cut)
+
+    def length(self, item: TwoTexts) -> int:
+        return len(item[0]) + len(item[1])
+
+    def lengths(self, cache: Cache) -> NDArray[np.int64]:
+        both: NDArray[np.int64] = cache.columns[INPUT].lengths + cache.columns[SECOND].lengths
+        return both + 2 * len(self.frame)
+
+    def batch(self, items: Sequence[TwoTexts], draws: Sequence[Draw] | None = None) -> InputBatch:
+        sides = zip(*items, strict=True)
+        return TokenPair(*(make_tokens([self.frame.around(ids) for ids in side], self.vocabulary) for side in sides))
+
+
+@dataclass(frozen=True)
+class SecondColumn:
+    """The second text of a pair, with which it is seen whether both are too long."""
+
+    pair: PairInput
+
+    @property
+    def column(self) -> str:
+        return self.pair.names
+
+    @property
+    def dtype(self) -> str:
+        return self.pair.second.dtype
+
+    def settings(self) -> list[Any]:
+        frame = self.pair.frame
+        both = [*self.pair.first.settings(), *self.pair.second.settings()]
+        return [SECOND, *both, self.pair.limit, frame.before, frame.between, frame.after]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        encoded = self.pair.encode(rows)
+        return Encoded([second for _, second in encoded.ids], encoded.cut)

@@ -1,0 +1,203 @@
+"""A text, or the turns of a dialogue, as token ids."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from twofold.data.batches import Draw, pad_ids
+from twofold.data.cache import Cache, Field
+from twofold.data.files import Row
+from twofold.data.text_column import Keep, TextColumn, TooLong, check_limit, vocabulary_of
+from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
+from twofold.errors import TwofoldError
+from twofold.inputs import INPUT, Input, InputConfig
+from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
+
+
+@dataclass(frozen=True)
+class Tokens(InputBatch):
+    """Texts as token ids; every row has at least one real position."""
+
+    tokens: Tensor
+    """(rows, positions)"""
+    mask: Tensor
+    """(rows, positions), true where real."""
+    segments: Tensor | None = None
+    """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
+    unmasked: Tensor | None = None
+    """(rows, positions): the tokens as they stood before some of them were masked, where some were."""
+
+    def __len__(self) -> int:
+        return self.tokens.shape[0]
+
+    def count(self) -> int:
+        return int(self.mask.sum())
+
+    def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
+        return dataclasses.replace(encoder(batch), segments=self.segments)
+
+
+def make_tokens(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Tokens:
+    """Rows of ids, padded to the longest."""
+    return Tokens(*pad_ids(rows, vocabulary.pad))
+
+
+def make_joined_tokens(rows: Sequence[tuple[ArrayLike, int]], vocabulary: Vocabulary) -> Tokens:
+    """Rows of two texts read as one, each with the place where the second begins."""
+    tokens, mask = pad_ids([ids for ids, _ in rows], vocabulary.pad)
+    starts = torch.tensor([start for _, start in rows])
+    segments = (torch.arange(tokens.shape[1]) >= starts[:, None]) & mask
+    return Tokens(tokens, mask, segments.long())
+
+
+def special_tokens_of(tokenizer: TextTokenizer, wanted: bool, limit: int, texts: int = 1) -> Frame:
+    """The special tokens around a text, if they are wanted; they must leave room within the limit."""
+    frame = tokenizer.frame if wanted else Frame()
+    around = len(frame) + (len(frame.between) if texts > 1 else 0)
+    if limit < around + texts:
+        raise TwofoldError(
+            f"input.max_tokens={limit} leaves no room beside the {around} symbols around a text; "
+            f"at least {around + texts}"
+        )
+    return frame
+
+
+@dataclass(frozen=True)
+class Config(InputConfig):
+    """Settings of texts."""
+
+    gives: ClassVar[type[InputBatch]] = Tokens
+
+    column: str = "source"
+    """The column or key to read: a text, or a list of texts, the turns of a dialogue, oldest first."""
+    max_tokens: int = 128
+    """The most tokens of a text, special ones included."""
+    too_long: TooLong = "cut"
+    """What happens to longer ones: cut loses a part and counts them in the log, refuse ends with the line."""
+    keep: Keep = "head"
+    """Which end stays of a text that is too long: the newest turns of a dialogue are its tail; `turns` keeps the tail
+    of several turns and the head of a single text."""
+    prompt: str = ""
+    """What a backbone wants before every text, its blanks included."""
+    separator: str | None = None
+    """What stands between turns: a text, or the tokenizer's own separator."""
+    preface: str | None = None
+    """A column whose texts stand before the turns, such as a persona."""
+    special_tokens: bool | None = None
+    """Whether a text is read between the special tokens that belong around it; unless given, the output says."""
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    """How texts are cut into tokens, unless the encoder brings its own tokenizer."""
+
+    def __post_init__(self) -> None:
+        check_limit("max_tokens", self.max_tokens)
+
+    def build(self, tokenizer: TextTokenizer | None) -> TextInput:
+        assert tokenizer is not None
+        frame = special_tokens_of(tokenizer, bool(self.special_tokens), self.max_tokens)
+        limit = self.max_tokens - len(frame)
+        how = (self.too_long, self.keep, self.prompt, self.separator, self.preface)
+        return TextInput(self, TextColumn(self.column, tokenizer, limit, *how), frame)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def prompts(self) -> tuple[str, ...]:
+        return (self.prompt,)
+
+    def row_texts(self, row: Row) -> Iterable[str]:
+        names = (
+            [self.column] if self.preface is None or not row.values.get(self.preface) else [self.preface, self.column]
+        )
+        return texts_in(row, names)
+
+    def tokenizer_settings(self) -> TokenizerConfig:
+        return self.tokenizer
+
+    def with_special_tokens(self, wanted: bool) -> Self:
+        return self if self.special_tokens is not None else dataclasses.replace(self, special_tokens=wanted)
+
+    def limited(self, longest: int) -> Self:
+        return dataclasses.replace(self, max_tokens=min(self.max_tokens, longest))
+
+    def limits(self) -> dict[str, int]:
+        return {"max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True)
+class TextInput(Input[Ids]):
+    """Items are the ids of a text, without the special tokens around it."""
+
+    config: Config
+    text: TextColumn
+    frame: Frame
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return vocabulary_of(self.text.tokenizer, self.config.max_tokens)
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        return self.text.tokenizer
+
+    def columns(self) -> dict[str, Field]:
+        return {INPUT: self.text}
+
+    def items(self, rows: Sequence[Row]) -> list[Ids]:
+        encoded = self.text.encode(rows)
+        say_cut(encoded.cut, len(rows), self.config.max_tokens)
+        return encoded.ids
+
+    def cached(self, cache: Cache, row: int) -> Ids:
+        return cache.columns[INPUT].row(row)
+
+    def length(self, item: Ids) -> int:
+        return len(item)
+
+    def lengths(self, cache: Cache) -> NDArray[np.int64]:
+        return cache.columns[INPUT].lengths + len(self.frame)
+
+    def batch(self, items: Sequence[Ids], draws: Sequence[Draw] | None = None) -> Tokens:
+        # A tokenizer that puts nothing around a text makes nothing of an empty one.
+        alone = [self.tokenizer.start]
+        rows = [self.frame.around(ids) if len(self.frame) else (ids if len(ids) else alone) for ids in items]
+        return make_tokens(rows, self.vocabulary)
+
+    def beginning(self, text: str) -> Ids:
+        """How a text begins that is gone on with; what is not known or too long is said."""
+        encoded = self.text.encode([self.row(text, "the beginning")])
+        ids: Ids = encoded.ids[0]
+        if self.tokenizer.unknown in ids:
+            warnings.warn("the beginning holds letters that the model does not know", stacklevel=4)
+        if encoded.cut:
+            warnings.warn(f"the beginning is longer than {self.text.limit} tokens and was cut", stacklevel=4)
+        return ids
+
+    def row(self, value: Any, place: str) -> Row:
+        return Row(place, {self.config.column: value})
+
+    def value(self, row: Row) -> str | list[str]:
+        return self.text.text(row)
+
+    def pieces(self, item: Ids) -> list[str]:
+        return self.tokenizer.pieces(self.frame.around(item).tolist())
+
+
+def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
+    """The texts, or the turns, of some columns."""
+    texts = [row.text(column) for column in columns]
+    return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
+
+
+def say_cut(cut: int, count: int, limit: int) -> None:
+    """Say how many inputs lost a part."""
+    if cut:
+        warnings.warn(f"{cut} of {count} inputs are longer than {limit} tokens and were cut", stacklevel=5)

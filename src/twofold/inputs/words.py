@@ -1,0 +1,275 @@
+"""A sentence as words, each of which gets an answer: the pieces of each word, and where they begin."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from reprlib import repr as shown
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from twofold.data.batches import Draw, pad_ids
+from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.files import Row
+from twofold.data.text_column import TooLong, TooLongError, check_limit, vocabulary_of
+from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
+from twofold.data.windows import Span, Windows, make_windows, window_spans
+from twofold.data.words_in_rows import padded, words_in
+from twofold.inputs import INPUT, Input, InputConfig
+from twofold.inputs.text import Tokens, special_tokens_of, texts_in
+from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
+
+STARTS = "starts"
+"""The cache's column of where words begin."""
+READ_TOKENS = 4096
+"""Tokens of windows, padding included, that an encoder reads at once."""
+
+
+@dataclass(frozen=True)
+class Words(Tokens):
+    """Sentences as token ids, and where their words begin."""
+
+    starts: Tensor = dataclasses.field(kw_only=True)
+    """(rows, words): where the first piece of each word stands; -1 where there is no word."""
+    windows: Windows | None = None
+    """Where some row is longer than a model may read at once, the windows in which all rows are read."""
+
+    def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
+        hidden = encoder(batch) if self.windows is None else self._in_windows(encoder, batch, self.windows)
+        return dataclasses.replace(hidden, words=self.starts)
+
+    def _in_windows(self, encoder: Encoder, batch: Batch, windows: Windows) -> Hidden:
+        """The states of all rows, each token's from its window; a summary is the mean of the windows' summaries."""
+        step = max(1, READ_TOKENS // windows.places.shape[1])
+        name, parts = next(iter(batch.inputs)), []
+        for start in range(0, len(windows.rows), step):
+            some = slice(start, start + step)
+            read = self.tokens[windows.rows[some, None], windows.places[some]]
+            parts.append(encoder(batch.with_input(name, Tokens(read, windows.mask[some]))))
+        states = summary = None
+        if parts[0].states is not None:
+            whole = torch.cat([part.need("states") for part in parts])  # (windows, positions, width)
+            states = whole[windows.window, windows.position]
+        if parts[0].summary is not None:
+            summary = windows.mean(torch.cat([part.need("summary") for part in parts]), self.mask)
+        return Hidden(self.mask, states, summary, parts[0].finish)
+
+
+class Sentence(NamedTuple):
+    """A sentence as it is read."""
+
+    ids: Ids
+    starts: Ids
+    """Where the first piece of each word stands, which speaks for the word."""
+    windows: tuple[Span, ...] = ()
+    """Of a sentence that is longer than a model may read at once, the windows in which it is read."""
+    cut_words: int = 0
+    """How many words lost a part."""
+
+
+@dataclass(frozen=True)
+class Config(InputConfig):
+    """Settings of sentences of words."""
+
+    gives: ClassVar[type[InputBatch]] = Words
+
+    column: str = "words"
+    """The column or key to read: a list of words, or a text that is cut at its blanks."""
+    max_tokens: int = 128
+    """The most tokens of a sentence, special ones included; a longer one is read in overlapping windows when it is
+    answered, and cut after the last word that fits when it is learned from."""
+    too_long: TooLong = "cut"
+    """What happens to longer ones: cut as said above, refuse ends with the line."""
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    """How words are cut into tokens, unless the encoder brings its own tokenizer."""
+
+    def __post_init__(self) -> None:
+        check_limit("max_tokens", self.max_tokens)
+
+    def build(self, tokenizer: TextTokenizer | None) -> WordsInput:
+        assert tokenizer is not None
+        return WordsInput(self, tokenizer, special_tokens_of(tokenizer, True, self.max_tokens))
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def row_texts(self, row: Row) -> Iterable[str]:
+        return texts_in(row, [self.column])
+
+    def tokenizer_settings(self) -> TokenizerConfig:
+        return self.tokenizer
+
+    def limited(self, longest: int) -> Self:
+        return dataclasses.replace(self, max_tokens=min(self.max_tokens, longest))
+
+    def limits(self) -> dict[str, int]:
+        return {"max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True)
+class WordsInput(Input[Sentence]):
+    """Items are sentences with their special tokens."""
+
+    config: Config
+    word_tokenizer: TextTokenizer
+    frame: Frame
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        return self.word_tokenizer
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return vocabulary_of(self.tokenizer, self.config.max_tokens)
+
+    @property
+    def dtype(self) -> str:
+        return "uint16" if len(self.tokenizer) <= 1 << 16 else "uint32"
+
+    def settings(self) -> list[Any]:
+        config, frame = self.config, [self.frame.before, self.frame.after]
+        return ["words", config.column, config.max_tokens, config.too_long, self.tokenizer.fingerprint(), *frame]
+
+    def words(self, row: Row) -> list[str]:
+        """The words of a row, of which none is empty."""
+        return words_in(row, self.config.column)
+
+    @property
+    def room(self) -> int:
+        """The most tokens of a sentence without its special tokens."""
+        return self.config.max_tokens - len(self.frame)
+
+    @property
+    def word_room(self) -> int:
+        """How many tokens stay of a word that has more than a sentence may have: its neighbours must be seen too."""
+        return max(1, self.room // 2)
+
+    def learned(self, rows: Sequence[Row]) -> Encoded:
+        """The sentences as they are learned from; one that is too long ends with the last word that fits."""
+        sentences, cut = [], 0
+        for row, pieces in zip(rows, self._pieces(rows), strict=True):
+            fitting = self._fitted(pieces, row)
+            sizes = np.cumsum([len(word) for word in fitting])
+            kept = int(np.searchsorted(sizes, self.room, side="right"))
+            sentence = self._sentence(fitting[:kept], pieces[:kept])
+            cut += kept < len(pieces) or sentence.cut_words > 0
+            sentences.append(sentence)
+        return Encoded(sentences, cut)
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        encoded = self.learned(rows)
+        return Encoded([sentence.ids for sentence in encoded.ids], encoded.cut)
+
+    def items(self, rows: Sequence[Row]) -> list[Sentence]:
+        """Every word of every sentence, because each must get its answer: what is too long is read in windows."""
+        sentences = []
+        for row, pieces in zip(rows, self._pieces(rows), strict=True):
+            fitting = self._fitted(pieces, row)
+            sentence = self._sentence(fitting, pieces)
+            if len(sentence.ids) > self.config.max_tokens:
+                spans = window_spans([len(word) for word in fitting], self.room)
+                sentence = sentence._replace(windows=tuple(spans))
+            sentences.append(sentence)
+        self._say_long(sentences)
+        return sentences
+
+    def _pieces(self, rows: Sequence[Row]) -> Iterator[list[Ids]]:
+        """For each row the tokens of each word."""
+        sentences = [self.words(row) for row in rows]
+        # Before all but the first word stands a blank: some tokenizers cut words inside a sentence in another way.
+        spaced = [f" {word}" if number else word for words in sentences for number, word in enumerate(words)]
+        flat = iter(self.tokenizer.encode(spaced))
+        return ([next(flat) or [self.tokenizer.unknown] for _ in words] for words in sentences)
+
+    def _fitted(self, pieces: Sequence[Ids], row: Row) -> list[Ids]:
+        """The same words, of which none is longer than a sentence may be."""
+        if self.config.too_long == "refuse" and sum(map(len, pieces)) > self.room:
+            raise self._too_long(pieces, row)
+        return [word if len(word) <= self.room else word[: self.word_room] for word in pieces]
+
+    def _too_long(self, pieces: Sequence[Ids], row: Row) -> TooLongError:
+        sizes = [len(word) for word in pieces]
+        word, otherwise = int(np.argmax(sizes)), "or train with a higher input.max_tokens or with input.too_long=cut"
+        if sizes[word] > self.room:
+            return TooLongError(
+                f"{row.place}: the word {shown(self.words(row)[word])} has {sizes[word]} tokens, and {self.room} are "
+                f"the most of a whole sentence; shorten it, {otherwise}"
+            )
+        return TooLongError(
+            f"{row.place}: {sum(sizes)} tokens, the limit is {self.room}; cut the sentence in two, {otherwise}"
+        )
+
+    def _sentence(self, fitting: Sequence[Ids], pieces: Sequence[Ids]) -> Sentence:
+        before, after = self.frame.before, self.frame.after
+        starts = len(before) + np.cumsum([0, *map(len, fitting)])[:-1]
+        cut = sum(len(short) < len(word) for short, word in zip(fitting, pieces, strict=True))
+        return Sentence([*before, *chain(*fitting), *after], starts.tolist(), cut_words=cut)
+
+    def _say_long(self, sentences: Sequence[Sentence]) -> None:
+        windowed = sum(bool(sentence.windows) for sentence in sentences)
+        cut, said = sum(sentence.cut_words for sentence in sentences), []
+        if windowed:
+            are = "is" if windowed == 1 else "are"
+            said.append(
+                f"{windowed:,} of {len(sentences):,} sentences {are} longer than {self.config.max_tokens} tokens and "
+                f"{are} read in overlapping windows"
+            )
+        if cut:
+            which = "1 word is" if cut == 1 else f"{cut:,} words are"
+            said.append(f"{which} longer than a whole sentence may be and cut to {self.word_room} tokens")
+        if said:
+            # Whoever asked, the place is the same, so that it is said once where several metrics read the rows.
+            warnings.warn("; ".join(said), stacklevel=2)
+
+    def columns(self) -> dict[str, Field]:
+        return {INPUT: self, STARTS: StartsColumn(self)}
+
+    def cached(self, cache: Cache, row: int) -> Sentence:
+        return Sentence(cache.columns[INPUT].row(row), cache.columns[STARTS].row(row))
+
+    def length(self, item: Sentence) -> int:
+        return len(item.ids)
+
+    def lengths(self, cache: Cache) -> NDArray[np.int64]:
+        return cache.columns[INPUT].lengths
+
+    def batch(self, items: Sequence[Sentence], draws: Sequence[Draw] | None = None) -> Words:
+        tokens, mask = pad_ids([sentence.ids for sentence in items], self.tokenizer.pad)
+        windows = self._windows(items) if any(sentence.windows for sentence in items) else None
+        return Words(tokens, mask, starts=padded([sentence.starts for sentence in items], -1), windows=windows)
+
+    def _windows(self, items: Sequence[Sentence]) -> Windows:
+        """Those of long sentences, and one for each of the others."""
+        before, after = len(self.frame.before), len(self.frame.after)
+        rows = [(len(item.ids), item.windows or [(0, len(item.ids) - before - after)]) for item in items]
+        return make_windows(rows, before, after)
+
+    def row(self, value: Any, place: str) -> Row:
+        return Row(place, {self.config.column: value})
+
+    def value(self, row: Row) -> list[str]:
+        return self.words(row)
+
+    def pieces(self, item: Sentence) -> list[str]:
+        return self.tokenizer.pieces([int(token) for token in item.ids])
+
+
+@dataclass(frozen=True)
+class StartsColumn:
+    """Where the words of a column begin."""
+
+    words: WordsInput
+    dtype: str = "int32"
+
+    def settings(self) -> list[Any]:
+        return [STARTS, *self.words.settings()]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        return Encoded([sentence.starts for sentence in self.words.learned(rows).ids])

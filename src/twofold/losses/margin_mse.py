@@ -1,0 +1,24 @@
+"""Margin MSE: differences between the right and each given wrong candidate follow those of a teacher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from twofold.losses import LossConfig, ScoredRows, each_taught, no_loss
+
+
+@dataclass(frozen=True)
+class Config(LossConfig):
+    """Settings of margin MSE (Hofstätter et al., 2020)."""
+
+    needs_teacher: ClassVar[bool] = True
+
+    def sum(self, scored: ScoredRows) -> Tensor:
+        total = no_loss(scored)
+        for student, teacher in each_taught(scored):
+            total = total + F.mse_loss(student[0] - student[1:], teacher[0] - teacher[1:])
+        return total

@@ -1,0 +1,55 @@
+"""Estimated numbers against the right ones: Pearson's and Spearman's correlation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold.metrics import HIGHER, Evaluation, Report
+from twofold.metrics.label import same_rows
+
+METRICS = {"pearson": HIGHER, "spearman": HIGHER}
+Floats = npt.NDArray[np.float64]
+
+
+def measure(evaluation: Evaluation) -> Report:
+    """Let the model estimate every number, then compare."""
+    right = np.array([evaluation.output.gold(row) for row in evaluation.rows])
+    estimated = np.array([prediction.output for prediction in evaluation.predictions()])
+    return Report({"pearson": pearson(estimated, right), "spearman": spearman(estimated, right)}, len(right))
+
+
+def pearson(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
+    """The linear correlation of two rows of numbers, from -1 to 1; 0 where all numbers of one side are the same."""
+    same_rows(predicted, right, 1)
+    sides = [np.asarray(side, np.float64) for side in (predicted, right)]
+    if not all(np.isfinite(side).all() for side in sides):
+        raise ValueError("numbers are compared where they are finite, and one here is not")
+    if any((side == side[0]).all() for side in sides):
+        return 0.0
+    ours, theirs = (_unit(side) for side in sides)
+    return float(np.clip(ours @ theirs, -1, 1))
+
+
+def spearman(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
+    """The correlation of the ranks, equal numbers sharing their mean rank; 0 where all of one side are the same."""
+    same_rows(predicted, right, 1)
+    if np.isnan(predicted).any() or np.isnan(right).any():
+        raise ValueError("numbers are ranked, and one here is nan")
+    return pearson(_ranks(predicted), _ranks(right))
+
+
+def _unit(values: Floats) -> Floats:
+    """Moved to mean 0 and scaled to length 1; first to at most 1, so that the squares of tiny numbers do not vanish."""
+    centerd = values - values.mean()
+    centerd /= np.abs(centerd).max()
+    unit: Floats = centerd / np.linalg.norm(centerd)
+    return unit
+
+
+def _ranks(values: npt.NDArray[Any]) -> Floats:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[inverse]
+    return ranks

@@ -1,0 +1,227 @@
+"""A class for each pixel of an image."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from twofold import storage
+from twofold.data.batches import Draw
+from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.files import Row
+from twofold.data.image_files import ImageError
+from twofold.data.images import MASK, ImageFile, find_image
+from twofold.data.tokenizer import Ids, TextTokenizer
+from twofold.data.views import UNCOUNTED
+from twofold.errors import TwofoldError
+from twofold.inputs import Input
+from twofold.inputs.image import ImageInput, Images, SizedImage, each_usable, name_bytes, named_image
+from twofold.outputs import ColumnOutput, OutputConfig
+from twofold.results import Mask, PixelClasses, Prediction, counts_of
+from twofold.types import Batch, Classes, HiddenSpec, InputBatch, Target
+
+RightMask = Row | ImageFile
+"""Masks are read batch by batch: many would fill the memory."""
+
+
+@dataclass(frozen=True)
+class Config(OutputConfig):
+    """Settings of masks."""
+
+    takes: ClassVar[type] = PixelClasses
+    input: ClassVar[str | None] = "image"
+    reads: ClassVar[type[InputBatch]] = Images
+    joins: ClassVar[bool] = False
+
+    column: str = MASK
+    """The column that names the mask; in a folder masks lie in `masks/`, and the column is `mask`."""
+    classes: tuple[str, ...] = ()
+    """The names of the classes, in the order of their numbers."""
+    first_class: int = 0
+    """The number of the first class."""
+    ignore: int | None = None
+    """The number of pixels that do not count."""
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ValueError("classes: name the classes of the masks: output.classes=[...]")
+        if not 1 <= len(self.classes) <= 255 - self.first_class or self.first_class < 0:
+            raise ValueError("classes: from 1 to 255 names, whose numbers go from first_class, at least 0, up to 254")
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes: a name stands twice")
+        if self.ignore is not None and self.first_class <= self.ignore < self.first_class + len(self.classes):
+            raise ValueError(f"ignore {self.ignore}: the number of '{self.classes[self.ignore - self.first_class]}'")
+
+    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> MaskOutput:
+        assert isinstance(input, ImageInput)
+        return MaskOutput(name, self, input)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def required(self, row: Row) -> dict[str, tuple[str, ...]]:
+        return {}  # masks that are missing are named with their images
+
+
+@dataclass(frozen=True)
+class MaskOutput(ColumnOutput[RightMask]):
+    """Masks follow the views of their images."""
+
+    config: Config
+    image: ImageInput
+    metrics: ClassVar[tuple[str, ...]] = ("loss", "mask")
+
+    @property
+    def spec(self) -> Classes:
+        return Classes(self.config.classes)
+
+    def settings(self) -> list[Any]:
+        config = self.config
+        classes = [list(config.classes), config.ignore, config.first_class]
+        return ["mask", config.column, *classes, self.image.settings()]
+
+    def columns(self) -> dict[str, Field]:
+        # The mask first: what is wrong with it is said there.
+        return {self.name: self, f"{self.name}_name": MaskNameColumn(self)}
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """Height and width of each mask, if it fits its image and knows no other class."""
+        return each_usable(rows, lambda row: list(self.gold(row).shape), self.image.refuse)
+
+    def file(self, row: Row) -> Any:
+        """The mask of a row: a file, or an array at hand."""
+        value = row.values.get(self.config.column)
+        if isinstance(value, str | Path) and str(value):
+            image = row.values.get(self.image.config.column)
+            inside = isinstance(image, ImageFile) and isinstance(value, str)
+            return find_image(image.files, value) if inside else ImageFile.at(value)  # type: ignore[union-attr,arg-type]
+        named = isinstance(value, ImageFile)
+        if value is None or (not named and np.ndim(value) == 0):  # a field of a table that names no file
+            raise ImageError(
+                f"{row.place}: no mask '{self.config.column}' for this image; put images into images/ and masks of the "
+                "same names into masks/, or name both in a table"
+            )
+        return value
+
+    def gold(self, row: Row) -> NDArray[np.uint8]:
+        """(height, width) of classes from 0, `UNCOUNTED` where a pixel does not count."""
+        value = self.file(row)
+        place = str(value) if isinstance(value, ImageFile) else row.place
+        numbers = value.numbers() if isinstance(value, ImageFile) else np.asarray(value)
+        if numbers.dtype.kind not in "biu" or (numbers.size and not 0 <= numbers.min() <= numbers.max() <= 255):
+            raise ImageError(f"{place}: a mask holds class numbers from 0 to 255")
+        size = self.image.of_row(row).size()
+        if numbers.shape != size:
+            shown = " × ".join(map(str, numbers.shape))
+            raise ImageError(f"{place}: a mask of {shown} for an image of {size[0]} × {size[1]}")
+        return self._classes(numbers, place)
+
+    def _classes(self, numbers: NDArray[np.uint8], place: str) -> NDArray[np.uint8]:
+        """Classes from 0 of a mask's own numbers."""
+        first, ignore = self.config.first_class, self.config.ignore
+        last = first + len(self.config.classes) - 1
+        occurring = np.flatnonzero(counts_of(numbers))
+        unknown = [int(number) for number in occurring if number != ignore and not first <= number <= last]
+        if unknown:
+            raise ImageError(
+                f"{place}: holds {', '.join(map(str, unknown[:5]))}, but classes go from {first} to {last}"
+                + ("" if ignore is None else f" and {ignore} does not count")
+                + "; name those of your masks with output.classes=[...], output.first_class=N and output.ignore=N"
+            )
+        classes = (numbers - first).astype(np.uint8)
+        if ignore is not None:
+            classes[numbers == ignore] = UNCOUNTED
+        return classes
+
+    def values(self, rows: Sequence[Row]) -> Sequence[RightMask]:
+        return rows
+
+    def cached(self, cache: Cache, row: int) -> RightMask:
+        return named_image(cache, f"{self.name}_name", row, self.image.config)
+
+    def add_target(self, batch: Batch, values: Sequence[RightMask], draws: Sequence[Draw], training: bool) -> Batch:
+        masks = [
+            self._classes(value.numbers(), value.place) if isinstance(value, ImageFile) else self.gold(value)
+            for value in values
+        ]
+        fitted = [self.image.config.see_mask(mask) for mask in masks]
+        views = batch.read(Images).views
+        if views is not None:
+            fitted = [view.of_mask(mask) for view, mask in zip(views, fitted, strict=True)]
+        classes = torch.from_numpy(np.stack(fitted)).long()
+        counts = classes != UNCOUNTED
+        return batch.with_target(self.name, Target(classes.masked_fill(~counts, 0), counts))
+
+    def plain(self, answer: Mask) -> dict[str, Any]:
+        """Its size and what it shows."""
+        return {"height": answer.pixels.shape[0], "width": answer.pixels.shape[1], "shares": answer.shares()}
+
+    def shown(self, prediction: Prediction, named: bool = False) -> str:
+        shares = prediction.output.shares()
+        return f"{prediction.input}: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+
+    def mask(self, answer: Mask) -> Mask:
+        return answer
+
+    def mask_paths(self, inputs: Sequence[Any], folder: Path) -> list[Path]:
+        """Under the names of the images, as .png; none may stand in the way of another file."""
+        paths = [folder / f"{Path(str(image)).stem}.png" for image in inputs]
+        images = {Path(str(image)).resolve() for image in inputs}
+        seen: set[Path] = set()
+        for path in paths:
+            if path in seen:
+                raise TwofoldError(f"--masks: two images are called {path.stem}; give them apart")
+            if path.resolve() in images:
+                raise TwofoldError(f"--masks: {path} is one of the images; give another folder")
+            seen.add(path)
+        return paths
+
+    def write_mask(self, answer: Mask, path: Path) -> None:
+        """A .png of class numbers."""
+        content = io.BytesIO()
+        Image.fromarray(answer.pixels + np.uint8(answer.first)).save(content, "png")
+        storage.write_bytes(path, content.getvalue())
+
+    def answer(self, given: Any, item: SizedImage, raw: PixelClasses, begun: Ids = ()) -> Prediction:
+        """The mask in the image's own size; what was cut off when it was read takes the nearest class."""
+        view, (height, width) = self.image.config, item.size
+        left, top, right, bottom = view.box(item.size)
+        rows = _nearest(height, top, bottom, raw.pixels.shape[0])
+        columns = _nearest(width, left, right, raw.pixels.shape[1])
+        pixels = raw.pixels[rows[:, None], columns[None]]
+        return Prediction(given, Mask(pixels, self.config.classes, self.config.first_class), raw.score)
+
+
+def _nearest(side: int, start: float, stop: float, read: int) -> NDArray[np.int64]:
+    """For each pixel of a side which pixel of what was read, from `start` to `stop`, shows it."""
+    places = (np.arange(side) + 0.5 - start) * read / (stop - start)
+    nearest: NDArray[np.int64] = np.floor(places).astype(np.int64).clip(0, read - 1)
+    return nearest
+
+
+@dataclass(frozen=True)
+class MaskNameColumn:
+    """The name of a mask as bytes, so that a training finds it again."""
+
+    mask: MaskOutput
+    dtype: str = "uint8"
+
+    def settings(self) -> list[Any]:
+        return ["mask name", self.mask.config.column]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        return Encoded([name_bytes(self._file(row)) for row in rows])
+
+    def _file(self, row: Row) -> Any:
+        try:
+            return self.mask.file(row)
+        except ImageError:  # said where the mask itself is read
+            return None

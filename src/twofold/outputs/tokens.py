@@ -1,0 +1,127 @@
+"""The tokens of a text itself, to pre-train an encoder: masked tokens, or each next one over a causal encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from twofold.data.batches import Draw
+from twofold.data.files import Row
+from twofold.data.tokenizer import Ids, TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.inputs import Input
+from twofold.inputs.text import Tokens
+from twofold.outputs import Output, OutputConfig
+from twofold.results import Prediction, TokenScores
+from twofold.types import Batch, HiddenSpec, InputBatch, Target, Vocabulary
+
+KEPT, DRAWN = 0.1, 0.1
+"""Of the tokens to be guessed, the shares that are read as they are, and as any other (Devlin et al., 2018)."""
+MASKED = 0.15
+"""The share of the tokens that are to be guessed unless a recipe says (Devlin et al., 2018)."""
+
+
+@dataclass(frozen=True)
+class Config(OutputConfig):
+    """Settings of a masked or causal language model."""
+
+    takes: ClassVar[type] = TokenScores
+    input: ClassVar[str | None] = "text"
+    reads: ClassVar[type[InputBatch]] = Tokens
+
+    masked: float | None = None
+    """Share of the tokens that are masked and to be guessed; with 0, over a causal encoder, each next one is. Unless
+    given it goes by the encoder: each next one if it is causal, otherwise 0.15."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= (self.masked or 0) < 1:
+            raise ValueError("masked must be at least 0 and below 1")
+
+    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TokensOutput:
+        assert input.tokenizer is not None
+        return TokensOutput(name, input.tokenizer, input.vocabulary, self._share(name, spec.causal))
+
+    def _share(self, name: str, causal: bool) -> float:
+        """The share of the tokens that are guessed, 0 where each next one is."""
+        if self.masked is None:
+            return 0.0 if causal else MASKED
+        if causal and self.masked:
+            raise TwofoldError(
+                f"the decoder '{name}' guesses masked tokens, but the encoder is causal and cannot look behind them; "
+                "output.masked: 0 guesses each next one"
+            )
+        if not causal and not self.masked:
+            raise TwofoldError(
+                f"the decoder '{name}' guesses each next token, which the encoder sees; take a causal one "
+                f"(encoder.causal: true, or GPT-2), or output.masked: {MASKED}"
+            )
+        return self.masked
+
+
+@dataclass(frozen=True)
+class TokensOutput(Output[None]):
+    """What is guessed comes from the text itself and from no column."""
+
+    tokenizer: TextTokenizer
+    vocabulary: Vocabulary
+    share: float
+    metrics: ClassVar[tuple[str, ...]] = ("likelihood",)
+
+    @property
+    def spec(self) -> Vocabulary:
+        return self.vocabulary
+
+    def values(self, rows: Sequence[Row]) -> Sequence[None]:
+        return [None] * len(rows)
+
+    def cached(self, cache: Any, row: int) -> None:
+        return None
+
+    def add_target(self, batch: Batch, values: Sequence[None], draws: Sequence[Draw], training: bool) -> Batch:
+        read = batch.read(Tokens)
+        if not self.share:
+            return batch.with_target(self.name, next_tokens(read))
+        masked, chosen = self._masked(read, draws)
+        name = next(iter(batch.inputs))
+        # Another decoder may have masked some tokens before; right is what stood there.
+        right = read.tokens if read.unmasked is None else read.unmasked
+        masked = replace(masked, unmasked=right)
+        return batch.with_input(name, masked).with_target(self.name, Target(right, chosen))
+
+    def answer(self, given: Any, item: Any, raw: Any, begun: Ids = ()) -> Prediction:
+        raise TwofoldError("this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`")
+
+    def _masked(self, read: Tokens, draws: Sequence[Draw]) -> tuple[Tokens, torch.Tensor]:
+        """What is read, and where to guess; at least one token of every row, never a special one."""
+        tokens, real = read.tokens.numpy(), read.mask.numpy()
+        ordinary = real & ~np.isin(tokens, self.tokenizer.structure)
+        chosen = np.zeros_like(real)
+        shown = tokens.copy()
+        for row, draw in enumerate(draws):
+            places = np.flatnonzero(ordinary[row])
+            if not len(places):
+                continue
+            taken = places[draw.random(len(places)) < self.share]
+            taken = taken if len(taken) else places[[draw.integers(len(places))]]
+            chosen[row, taken] = True
+            shown[row, taken] = self._shown(tokens[row, taken], draw)
+        return replace(read, tokens=torch.from_numpy(shown)), torch.from_numpy(chosen)
+
+    def _shown(self, tokens: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
+        """Most as the mask, some as they are, some as any other token."""
+        lot = draw.random(len(tokens))
+        drawn = draw.integers(len(self.tokenizer), size=len(tokens))
+        return np.where(lot < KEPT, tokens, np.where(lot < KEPT + DRAWN, drawn, self.tokenizer.mask))
+
+
+def next_tokens(read: Tokens) -> Target:
+    """At every place but the last the token that follows."""
+    following = torch.roll(read.tokens, -1, 1)
+    counts = torch.roll(read.mask, -1, 1) & read.mask
+    counts[:, -1] = False
+    return Target(following, counts)

@@ -1,0 +1,101 @@
+"""Gradient caching (GradCache, Gao et al., 2021): large batches of a ranker within bounded memory.
+
+The loss needs only what is kept of each text. So its gradients at that point come first; they are then passed on into
+the encoder chunk by chunk, each of which is read a second time with the same dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from twofold.inputs import INPUT, Unread
+from twofold.model.config import MAIN
+from twofold.model.evaluating import Evaluating
+from twofold.model.ranker import Ranker
+from twofold.model.representation import Chunks, Represented, block_loss, context_blocks
+from twofold.outputs.ranking import CANDIDATE, RankingTarget
+from twofold.types import Batch, Loss
+
+
+@dataclass(frozen=True)
+class GradientCaching:
+    """How a ranker's batches are read in training."""
+
+    chunk_tokens: int
+    """Rows × longest that are read at a time."""
+    memory_tokens: int
+    """A batch with more tokens than this is read twice, so that memory does not grow with it."""
+    hard_negatives: bool = False
+    """Whether a cross-encoder that compares learns from the wrong candidates that its comparison takes for best."""
+
+    def backward(self, model: Ranker, batch: Batch, scale: float) -> Loss:
+        """Add the gradients of `scale` × the loss to every parameter."""
+        if self.hard_negatives:
+            batch = choose_hard_negatives(model, batch)
+        target, chunks = model.target_of(batch), Chunks(model, batch, self.chunk_tokens)
+        seeds = torch.randint(1 << 62, (len(chunks.chunks),)).tolist()
+        twice = chunks.tokens > self.memory_tokens and len(chunks.chunks) > 1
+        # 1. Represent: without a graph where everything is read a second time.
+        with model.autocast(), torch.set_grad_enabled(not twice):
+            represented = chunks.represent_all(seeds)
+        # 2. Cache the gradients of the loss at the representations.
+        cached = represented.detached()
+        loss = _cache_gradients(model, cached, target, scale)
+        # 3. Pass them on into the encoder.
+        if twice:
+            _read_again(model, chunks, cached, seeds)
+        else:
+            both = zip(represented.vectors.values(), cached.vectors.values(), strict=True)
+            learning = [(value, leaf.grad) for value, leaf in both if value.requires_grad]  # not a frozen encoder's
+            if learning:
+                torch.autograd.backward([value for value, _ in learning], [gradient for _, gradient in learning])
+        return loss
+
+
+def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, scale: float) -> Loss:
+    """Give the representations the gradients of `scale` × the loss, block of contexts by block."""
+    with model.autocast():
+        gathered = cached.gathered(target)
+    # Every block of contexts adds to the gradient of all candidates; only their sum goes back to the other processes.
+    shared = None if gathered is None else gathered.detach().requires_grad_()
+    total = torch.zeros((), device=model.device)
+    for start, stop in context_blocks(cached, shared, target):
+        with model.autocast():
+            loss = block_loss(model, cached, shared, target, start, stop)
+        (loss * scale).backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    if gathered is not None and shared is not None:
+        gathered.backward(shared.grad)  # type: ignore[no-untyped-call]
+    return Loss(total, len(target.tokens))
+
+
+def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[int]) -> None:
+    """Read each chunk a second time, with the same dropout, and pass its gradients on."""
+    for number, chunk in enumerate(chunks.chunks):
+        torch.manual_seed(seeds[number])
+        with model.autocast():
+            again, _ = chunks.represent(chunk)
+        if again.requires_grad:
+            gradient: Tensor | None = cached.vectors[chunk.what].grad
+            assert gradient is not None
+            again.backward(gradient[chunk.numbers].to(again.dtype))  # type: ignore[no-untyped-call]
+
+
+@torch.no_grad()
+def choose_hard_negatives(model: Ranker, batch: Batch) -> Batch:
+    """As many wrong candidates of each context as were drawn, but those that the comparison takes for best."""
+    target, (contexts, candidates) = model.target_of(batch), (batch.inputs[name] for name in (INPUT, CANDIDATE))
+    assert target.drawn is not None
+    assert isinstance(contexts, Unread)
+    assert isinstance(candidates, Unread)
+    with Evaluating(model):
+        asked = model.keep_contexts(contexts.items)
+        scores = model.head.score(asked, model.keep_candidates(candidates.items)).cpu()
+    right = target.tokens.cpu()
+    scores = scores.masked_fill(~target.mask.cpu(), -torch.inf)
+    scores[torch.arange(len(right)), right] = -torch.inf
+    hardest = scores.topk(target.drawn.shape[1]).indices.numpy()
+    return batch.with_target(MAIN, replace(target, drawn=hardest))
