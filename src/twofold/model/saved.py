@@ -26,6 +26,8 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 REMEDY = "train or copy the model again"
 OWN_CHANGE = f'{REMEDY}, or remove its line "{storage.CHECKSUM}" if you changed it'
 
+MODEL_TYPE = "model_type"
+"""What the settings of a folder of transformers have, and ours have not."""
 CODE = "code"
 """The folder of a user's own parts beside a model."""
 
@@ -58,7 +60,7 @@ def is_backbone(folder: Path) -> bool:
         about = storage.parse_json(file.read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(about, dict) and "model_type" in about
+    return isinstance(about, dict) and MODEL_TYPE in about
 
 
 def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path) -> None:
@@ -119,7 +121,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
     """The settings and tokenizers of a model."""
     path = _find(folder)
     about = storage.read_json(path / CONFIG, REMEDY)
-    if is_backbone(path):
+    if MODEL_TYPE in about:
         raise TwofoldError(
             f"{path}: a folder of transformers, not one that `twofold train` wrote; name it in a recipe: encoder={path}"
         )
