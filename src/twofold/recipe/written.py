@@ -43,11 +43,12 @@ def as_written(content: Content) -> Content:
     content = {key: value for key, value in content.items() if value is not None}
     tasks = content.pop("tasks")
     if list(tasks) == [MAIN] and tasks[MAIN]["weight"] == 1.0:
-        return {**content, "decoder": tasks[MAIN]["decoder"], "output": tasks[MAIN]["output"]}
-    several = {
-        name: {**task["decoder"], "output": task["output"], "weight": task["weight"]} for name, task in tasks.items()
-    }
-    return {**content, "decoders": several}
+        written = {"decoder": tasks[MAIN]["decoder"], "output": tasks[MAIN]["output"]}
+    else:
+        several = {name: {**task["decoder"], "output": task["output"]} for name, task in tasks.items()}
+        written = {"decoders": {name: {**part, "weight": tasks[name]["weight"]} for name, part in several.items()}}
+    first = {name: content.pop(name) for name in ("data", "input", "encoder")}
+    return {**first, **written, **content}
 
 
 def place_as_written(line: str, content: Content) -> str:
