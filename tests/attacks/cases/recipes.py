@@ -250,7 +250,7 @@ CHANGES += [
     for value in values
 ]
 MISFITS = {
-    ("paint", "source=[image, mask]"): "the encoder 'convnet' reads images, but the input 'pair' gives tokens",
+    ("paint", "source=[image, mask]"): "recipe.source: ['image', 'mask'] is not a text; give one",
     ("paint", "output.kind=text"): "recipe.output has no 'classes'",
     ("paint", "output={kind: text}"): "the decoder 'unet' writes pixel classes, but the output 'text' takes hypotheses",
     ("recipe", "input.kind=image"): "recipe.input has no 'tokenizer'",
