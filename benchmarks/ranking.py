@@ -20,7 +20,7 @@ from _common import DATA, RESULTS, ROOT, cpu_minutes, need, save, train
 
 from twofold.api import load_ranker
 from twofold.data.files import Row, read_rows
-from twofold.data.ranking_questions import questions
+from twofold.data.ranking import questions
 from twofold.data.ranks import places, recall, summary
 from twofold.metrics.ranking import milliseconds, score_questions
 from twofold.model import Ranker

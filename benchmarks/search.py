@@ -35,7 +35,7 @@ from twofold.decoders import Contexts
 from twofold.index.catalog import Catalog
 from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
 from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
-from twofold.index.shard import SHARD_FOLDER, Shard
+from twofold.index.shards import SHARD_FOLDER, Shard
 from twofold.model.ranker import Ranker
 
 K = 10

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from twofold.data.batches import Moment
 from twofold.inputs.text import Tokens
-from twofold.layers.positions import sinusoids
+from twofold.layers.blocks import sinusoids
 from twofold.model import Model
 from twofold.model.config import MAIN
-from twofold.model.rows import TrainingRows
+from twofold.model.model import TrainingRows
 from twofold.recipe import Recipe
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.training.config import TrainConfig

@@ -18,7 +18,7 @@ from _common import DATA, ROOT, cpu_minutes, need, save, train
 
 import twofold
 from twofold.data.files import Row, read_rows
-from twofold.data.ranking_questions import questions
+from twofold.data.ranking import questions
 from twofold.data.ranks import places, recall
 from twofold.metrics.entities import tag_scores
 from twofold.metrics.number import pearson, spearman

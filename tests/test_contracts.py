@@ -17,7 +17,7 @@ from twofold.config import Role, kinds, part_config
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens
 from twofold.model import Model

@@ -17,7 +17,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.inputs import INPUT
 from twofold.inputs.image import Images
 from twofold.inputs.text import Tokens, make_tokens

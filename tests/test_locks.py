@@ -41,7 +41,7 @@ def test_a_lock_names_the_process_that_holds_it_and_ends_with_it(tmp_path: Path)
 def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     begun = time.monotonic()
-    refused = pytest.raises(TwofoldError, match="is building here")
+    refused = pytest.raises(TwofoldError, match="has been building for 0 s")
     with held(path, "building"), refused, held(path, "building", wait=0.2):
         pass
     assert time.monotonic() - begun >= 0.2

@@ -45,7 +45,7 @@ from twofold.outputs import label
 class Config(label.Config):
     def build(self, name, input, tokenizer, spec):
         plain = super().build(name, input, tokenizer, spec)
-        return Loud(plain.name, plain.column, plain.classes)
+        return Loud(plain.name, plain.config, plain.spec)
 
 
 class Loud(label.LabelOutput):

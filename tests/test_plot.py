@@ -25,7 +25,7 @@ from tests.conftest import (
 )
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.plot import (
     SHEET,
     Answered,

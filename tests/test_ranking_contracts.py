@@ -86,7 +86,7 @@ def kept(ranker: Ranker, read: Tokens) -> list[torch.Tensor]:
     """All that the decoder keeps of some texts, as far as it is there."""
     batch = Batch({INPUT: read})
     if ranker.joined:
-        return [ranker.joint(batch)]
+        return [ranker.head.joint(ranker.encode_batch(batch))]
     hidden, head = ranker.encoder(batch), ranker.head
     contexts = head.context(hidden)
     mask = torch.ones(contexts.vectors.shape[:2]).bool() if contexts.mask is None else contexts.mask

@@ -10,13 +10,13 @@ from twofold.data.candidates import Texts
 from twofold.data.files import Row, Where, read_rows
 from twofold.data.ranking import warn_of_unread_rows
 from twofold.errors import TwofoldError, as_list, kind_of_value
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.metrics import Report
 from twofold.metrics import evaluate as evaluate_rows
 from twofold.model import Model, Ranker
-from twofold.model.device import make_device
 from twofold.model.load import load as load_model
 from twofold.model.load import load_ranker as ranker_named
+from twofold.model.model import make_device
 from twofold.progress import Report as Progress
 from twofold.types import Example
 
@@ -61,10 +61,12 @@ def evaluate(
         rows = list(read(data))
     else:
         rows = []
-        for number, one in enumerate(as_list(data, "data"), start=1):
-            if not isinstance(one, (str, Path, Mapping)):
-                raise TwofoldError(f"example {number}: {kind_of_value(one)}; give a dict of columns, or a file's name")
-            rows += read(one) if isinstance(one, (str, Path)) else [Row(f"example {number}", one)]
+        for number, source in enumerate(as_list(data, "data"), start=1):
+            if not isinstance(source, (str, Path, Mapping)):
+                raise TwofoldError(
+                    f"example {number}: {kind_of_value(source)}; give a dict of columns, or a file's name"
+                )
+            rows += read(source) if isinstance(source, (str, Path)) else [Row(f"example {number}", source)]
     if isinstance(judged, Ranker):
         warn_of_unread_rows(judged.reader, rows)
     return evaluate_rows(judged, rows, options, decoder, None, progress, (), **ranking)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,18 +33,14 @@ SHEET = 20
 
 
 def draw(
-    model: Model,
-    predictions: Sequence[Prediction],
-    path: Path,
-    decoder: str | None = None,
-    prefix: str | None = None,
+    model: Model, predictions: Sequence[Prediction], path: Path, decoder: str | None = None, prefix: str | None = None
 ) -> None:
     """Of several images, or of one where nothing was looked at or painted, all with what was made of them; else
     where the decoder looked at the first input as it wrote, or the mask that it painted over it."""
     prediction, output = predictions[0], model.outputs[model.decoder_name(decoder)]
     image, mask = model.input.image(prediction.input), output.mask(prediction.output)
     if image is not None and (len(predictions) > 1 or (mask is None and not model.decoder(decoder).attends)):
-        draw_sheet([_answered(model, output, one) for one in predictions[:SHEET]], path)
+        draw_sheet([_answered(model, output, answer) for answer in predictions[:SHEET]], path)
     elif image is not None and mask is not None:
         draw_mask(image, mask, path)
     else:
@@ -74,7 +71,7 @@ def _answered(model: Model, output: Output[Any], prediction: Prediction) -> Answ
 def draw_attention(looked: AttentionMap, path: Path) -> None:
     """Which pieces of a text were looked at as each piece was written."""
     source, written = looked.source, looked.written
-    with _figure(path, [*source, *written], (1.5 + 0.45 * len(source), 1.5 + 0.35 * len(written))) as canvas:
+    with _figure(path, [*source, *written], 1.5 + 0.45 * len(source), 1.5 + 0.35 * len(written)) as canvas:
         axes = canvas.figure.subplots()
         axes.imshow(looked.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         axes.xaxis.tick_top()
@@ -85,78 +82,50 @@ def draw_attention(looked: AttentionMap, path: Path) -> None:
 def draw_glances(image: Image, looked: AttentionMap, path: Path, box: tuple[float, float, float, float]) -> None:
     """The image once for each word that was written, bright where it was looked at; `box` is what was read of it."""
     left, upper, right, lower = box
+    whole, read = (0, image.width, image.height, 0), (left, right, lower, upper)
     words, glances = _by_word(looked)
     drawn, columns = _reduced(image), min(6, len(words))
-    lines = -(-len(words) // columns)
-    high = 2.0 * _shape(image) + 0.35
-    with _figure(path, words, (2.0 * columns, high * lines)) as canvas:
-        axes = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
-        for one in axes:
-            one.axis("off")
-        for one, word, weights in zip(axes, canvas.shown(words), glances, strict=False):
-            one.set_title(word, fontsize=9)
-            whole, read = (0, image.width, image.height, 0), (left, right, lower, upper)
-            one.imshow(drawn, extent=whole)
+    lines = math.ceil(len(words) / columns)
+    with _figure(path, words, 2.0 * columns, (2.0 * _shape(image) + 0.35) * lines) as canvas:
+        places = canvas.grid(lines, columns)
+        for axes, word, weights in zip(places, canvas.shown(words), glances, strict=False):
+            axes.set_title(word, fontsize=9)
+            axes.imshow(drawn, extent=whole)
             strength = weights / max(weights.max(), 1e-9)
-            one.imshow(strength, cmap="inferno", alpha=0.6, extent=read, interpolation="bilinear", vmin=0, vmax=1)
-            one.axis(whole)
+            axes.imshow(strength, cmap="inferno", alpha=0.6, extent=read, interpolation="bilinear", vmin=0, vmax=1)
+            axes.axis(whole)
 
 
 def draw_mask(image: Image, mask: Mask, path: Path) -> None:
     """The image, and the mask over it with the names of its classes."""
-    wide, names = 8.0, _found([mask])
-    with _figure(path, names, (wide, wide / 2 * _shape(image) + _room(names, wide))) as canvas:
-        first, second = canvas.figure.subplots(1, 2)
-        for axes in (first, second):
-            axes.axis("off")
+    with _figure(path, [], 8.0, 4.0 * _shape(image), [mask]) as canvas:
+        places = canvas.grid(1, 2)
+        for axes in places:
             axes.imshow(_reduced(image))
-        _paint(second, mask)
-        canvas.name_classes(names, mask.names)
+        _paint(places[1], mask)
 
 
 def draw_sheet(answered: Sequence[Answered], path: Path) -> None:
     """Images beside each other: their masks over them, or what was written under them."""
-    masks = [one.mask for one in answered if one.mask is not None]
-    texts = [textwrap.fill(one.caption, 30) or "(nothing)" for one in answered if one.mask is None]
-    names = _found(masks)
+    masks = [answer.mask for answer in answered if answer.mask is not None]
+    texts = [textwrap.fill(answer.caption, 30) or "(nothing)" for answer in answered if answer.mask is None]
     columns = min(5, len(answered))
-    lines = -(-len(answered) // columns)
-    high = 2.4 * max(_shape(one.image) for one in answered)
+    lines = math.ceil(len(answered) / columns)
+    high = 2.4 * max(_shape(answer.image) for answer in answered)
     high += 0.16 * max((2 + text.count("\n") for text in texts), default=0)
-    wide = 2.4 * columns
-    with _figure(path, [*names, *texts], (wide, high * lines + _room(names, wide))) as canvas:
-        places = list(canvas.figure.subplots(lines, columns, squeeze=False).flat)
-        for axes in places:
-            axes.axis("off")
-        for axes, one in zip(places, answered, strict=False):
-            axes.imshow(one.image)
+    with _figure(path, texts, 2.4 * columns, high * lines, masks) as canvas:
+        places = canvas.grid(lines, columns)
+        for axes, answer in zip(places, answered, strict=False):
+            axes.imshow(answer.image)
         for axes, mask in zip(places, masks, strict=False):
             _paint(axes, mask)
         for axes, text in zip(places, canvas.shown(texts), strict=False):
             axes.set_title(text, fontsize=8, y=0, pad=-4, va="top")
-        if masks:
-            canvas.name_classes(names, masks[0].names)
 
 
 def _paint(axes: Any, mask: Mask) -> None:
     step = _step(*mask.pixels.shape)
     axes.imshow(_hues(mask.names)[mask.pixels[::step, ::step]], alpha=0.6)
-
-
-def _found(masks: Sequence[Mask]) -> list[str]:
-    """The classes that some masks show."""
-    shown = {name for mask in masks for name in mask.shares()}
-    return [name for name in masks[0].names if name in shown] if masks else []
-
-
-def _in_a_line(names: Sequence[str], wide: float) -> int:
-    """How many names of classes, each with its color, stand beside each other under a figure so many inches wide."""
-    return max(1, min(6, int(wide / (0.7 + 0.08 * max(map(len, names), default=0)))))
-
-
-def _room(names: Sequence[str], wide: float) -> float:
-    """How much the names of classes take under a figure."""
-    return 0.3 + 0.2 * -(-len(names) // _in_a_line(names, wide)) if names else 0.0
 
 
 def _hues(names: Sequence[str]) -> Any:
@@ -173,32 +142,39 @@ class _Canvas:
     figure: Any
     missing: set[str]
 
-    def shown(self, texts: Sequence[str]) -> list[str]:
+    def shown(self, texts: Iterable[str]) -> list[str]:
         return ["".join("?" if letter in self.missing else letter for letter in text) for text in texts]
 
-    def name_classes(self, shown: Sequence[str], names: Sequence[str]) -> None:
-        """Say under the figure which color is which class."""
-        from matplotlib.patches import Patch
-
-        patches = [Patch(color=hue) for name, hue in zip(names, _hues(names), strict=True) if name in shown]
-        columns = _in_a_line(shown, self.figure.get_figwidth())
-        self.figure.legend(patches, self.shown(shown), loc="outside lower center", ncols=columns, fontsize=8)
+    def grid(self, lines: int, columns: int) -> list[Any]:
+        """Places for images beside each other."""
+        places = list(self.figure.subplots(lines, columns, squeeze=False).flat)
+        for axes in places:
+            axes.axis("off")
+        return places
 
 
 @contextlib.contextmanager
-def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iterator[_Canvas]:
+def _figure(
+    path: Path, texts: Sequence[str], wide: float, high: float, masks: Sequence[Mask] = ()
+) -> Iterator[_Canvas]:
     """A figure in fonts that have every letter of the texts, written to `path` in the end; its ending says the format.
 
-    It is written aside and renamed.
+    masks: below its `high` inches the figure says which color is which of the classes that they show
     """
     try:
         import matplotlib
         from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
     except ImportError:
         raise TwofoldError("--plot needs `pip install 'twofold[plot]'`") from None
     if path.suffix.lower() not in FORMATS:
         raise TwofoldError(f"{path}: an image ends in one of {', '.join(FORMATS)}")
-    families, missing = fonts_for("".join(texts))
+    seen = {name for mask in masks for name in mask.shares()}
+    names = masks[0].names if masks else ()
+    hues = {name: hue for name, hue in zip(names, _hues(names), strict=True) if name in seen}
+    in_a_line = max(1, min(6, int(wide / (0.7 + 0.08 * max(map(len, hues), default=0)))))
+    room = 0.3 + 0.2 * math.ceil(len(hues) / in_a_line) if hues else 0.0
+    families, missing = fonts_for("".join([*texts, *hues]))
     if missing:
         warnings.warn(
             f"no font here has {' '.join(sorted(missing)[:10])}: shown as ?; `pip install 'twofold[plot]'` brings one "
@@ -206,16 +182,14 @@ def _figure(path: Path, texts: Sequence[str], size: tuple[float, float]) -> Iter
             stacklevel=4,
         )
     with matplotlib.rc_context({"font.family": families, "text.parse_math": False}):
-        figure = Figure(figsize=size, layout="constrained")
-        yield _Canvas(figure, missing)
-        aside = path.with_name(f".{path.stem}.new{path.suffix}")
-        with storage.writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                figure.savefig(aside, dpi=150)
-                aside.replace(path)
-            finally:
-                aside.unlink(missing_ok=True)
+        figure = Figure(figsize=(wide, high + room), layout="constrained")
+        canvas = _Canvas(figure, missing)
+        yield canvas
+        if hues:
+            patches = [Patch(color=hue) for hue in hues.values()]
+            figure.legend(patches, canvas.shown(hues), loc="outside lower center", ncols=in_a_line, fontsize=8)
+        with storage.new_file(path) as file:
+            figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
 
 
 def _by_word(looked: AttentionMap) -> tuple[list[str], list[NDArray[np.float32]]]:
@@ -257,11 +231,11 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
     # matplotlib's font of last resort has every character, as a box.
     known = {entry.fname for entry in font_manager.fontManager.ttflist if "last resort" not in entry.name.lower()}
     for file in (*_package_fonts(), *sorted(known)):
-        if missing and (found := missing & _characters(file)):
+        if missing and (present := missing & _characters(file)):
             if file not in known:
                 font_manager.fontManager.addfont(file)
             families.append(font_manager.FontProperties(fname=file).get_name())
-            missing -= found
+            missing -= present
     return families, missing
 
 

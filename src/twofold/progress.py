@@ -27,18 +27,13 @@ def bar(title: str, total: float | None, done: float = 0.0, show: bool = True) -
 
 @contextlib.contextmanager
 def _rich_bar(title: str, total: float | None, done: float) -> Iterator[Report]:
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[beside]}"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+    columns = (rich.TextColumn(title), rich.BarColumn(), rich.MofNCompleteColumn())
+    times = (rich.TimeElapsedColumn(), rich.TimeRemainingColumn())
+    beside = rich.TextColumn("{task.fields[beside]}")
+    with rich.Progress(*columns, beside, *times, console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, completed=int(done), beside="")
 
         def report(done: float, **beside: object) -> None:

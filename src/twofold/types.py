@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,14 @@ from torch import Tensor, nn
 Example = Mapping[str, Any]
 """One row of a data file: column or key names to values."""
 Read = TypeVar("Read", bound="InputBatch")
+Value = TypeVar("Value")
+
+
+def require(value: Value | None, missing: str) -> Value:
+    """A value that the model has checked to be there; `missing` says what a part did wrong where it is not."""
+    if value is None:
+        raise ValueError(missing)
+    return value
 
 
 class Movable:
@@ -75,10 +83,7 @@ class Batch:
 
     def read(self, kind: type[Read]) -> Read:
         """The input of a type; the model has checked that it is there."""
-        read = self.find(kind)
-        if read is None:
-            raise ValueError(f"this batch holds no {kind.__name__}")
-        return read
+        return require(self.find(kind), f"this batch holds no {kind.__name__}")
 
     def find(self, kind: type[Read]) -> Read | None:
         """The input of a type, if there is one."""
@@ -95,8 +100,7 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
         inputs = {name: read.to(device) for name, read in self.inputs.items()}
-        targets = {name: target.to(device) for name, target in self.targets.items()}
-        return Batch(inputs, targets, self.progress)
+        return Batch(inputs, {name: target.to(device) for name, target in self.targets.items()}, self.progress)
 
 
 @dataclass(frozen=True)
@@ -125,21 +129,15 @@ class Hidden:
     def need(self, name: Literal["states", "summary"]) -> Tensor:
         """The field called `name`, which the model has checked to be there."""
         value: Tensor | None = getattr(self, name)
-        if value is None:
-            raise ValueError(f"this Hidden has no {name}: its encoder was built without it")
-        return value
+        return require(value, f"this Hidden has no {name}: its encoder was built without it")
 
     def pyramid(self) -> tuple[Tensor, ...]:
         """The maps, which the model has checked to be there."""
-        if self.maps is None:
-            raise ValueError("this Hidden has no maps: its encoder was built without them")
-        return self.maps
+        return require(self.maps, "this Hidden has no maps: its encoder was built without them")
 
     def of_words(self) -> tuple[Tensor, Tensor]:
         """The state of each word's first piece, (rows, words, width), and (rows, words), true where there is a word."""
-        states, words = self.need("states"), self.words
-        if words is None:
-            raise ValueError("this Hidden has no words: what was read was a text")
+        states, words = self.need("states"), require(self.words, "this Hidden has no words: what was read was a text")
         places = words.clamp(min=0)[..., None].expand(-1, -1, states.shape[-1])
         return states.gather(1, places), words >= 0
 
@@ -147,11 +145,11 @@ class Hidden:
         """The given rows, in the given order."""
 
         def chosen(value: Any) -> Any:
-            if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
-                return tuple(one.index_select(0, rows) for one in value)
+            if isinstance(value, tuple):
+                return tuple(map(chosen, value))
             return value.index_select(0, rows) if isinstance(value, Tensor) else value
 
-        return Hidden(**{one.name: chosen(getattr(self, one.name)) for one in dataclasses.fields(self)})
+        return Hidden(**{field.name: chosen(getattr(self, field.name)) for field in dataclasses.fields(self)})
 
 
 @dataclass(frozen=True)
@@ -169,21 +167,17 @@ class HiddenSpec:
 
     def gives(self) -> frozenset[str]:
         """The names of the fields of `Hidden` that can be filled; `finish` is nothing to most encoders."""
-        found = frozenset(name for name in ("states", "summary", "maps") if getattr(self, name) is not None)
-        return found | {"finish"} if "states" in found else found
+        given = frozenset(name for name in ("states", "summary", "maps") if getattr(self, name) is not None)
+        return given | {"finish"} if "states" in given else given
 
     def width(self, name: Literal["states", "summary"]) -> int:
         """The width of the field called `name`."""
         value: int | None = getattr(self, name)
-        if value is None:
-            raise ValueError(f"this encoder gives no {name}")
-        return value
+        return require(value, f"this encoder gives no {name}")
 
     def channels(self) -> tuple[int, ...]:
         """Those of each map."""
-        if self.maps is None:
-            raise ValueError("this encoder gives no maps")
-        return self.maps
+        return require(self.maps, "this encoder gives no maps")
 
 
 @dataclass(frozen=True)
@@ -248,14 +242,11 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def __call__(self, batch: Batch) -> Hidden:
-        hidden: Hidden = super().__call__(batch)
-        return hidden
+        return cast(Hidden, super().__call__(batch))
 
     def table(self) -> nn.Parameter | None:
         """The vectors of its tokens, (tokens, width), where it has such a table."""
-        embedding: Any = getattr(self, "embedding", None)
-        weight: nn.Parameter | None = getattr(embedding, "weight", None)
-        return weight
+        return cast(nn.Parameter | None, getattr(getattr(self, "embedding", None), "weight", None))
 
     def levels(self) -> list[list[nn.Parameter]]:
         """Its parameters from the lowest level, what stands before the layers, to the top layer and what follows."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from twofold.cli.stdlib_docs import Documented, Reading, pairs, read_folder, standard_library_docs
+from twofold.cli.stdlib_docs import Documented, pairs, read_folder, standard_library_docs
 from twofold.errors import TwofoldError
 
 ELSEWHERE = """
@@ -101,7 +101,7 @@ def library() -> dict[str, Documented]:
 
 
 @pytest.fixture
-def made_up(tmp_path: Path) -> Reading:
+def made_up(tmp_path: Path) -> list[Documented]:
     for name, content in MADE_UP.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -144,12 +144,15 @@ def test_another_process_reads_the_same_and_imports_nothing(library: dict[str, D
     assert not {"this", "antigravity", "tkinter"} & set(there["all"])
 
 
-def test_files_that_are_not_python_are_counted_and_skipped(made_up: Reading) -> None:
-    assert made_up.skipped == 3
+@pytest.mark.parametrize("name", ["broken.py", "latin.py", "zeros.py"])
+def test_a_file_that_is_not_python_is_skipped(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(MADE_UP[name])
+    (tmp_path / "whole.py").write_bytes(MADE_UP["_pyio.py"])
+    assert [item.name for item in read_folder(tmp_path)] == ["whole.opened"]
 
 
-def test_what_a_folder_documents_is_told_by_name_call_and_sentence(made_up: Reading) -> None:
-    assert [(item.signature, item.says) for item in made_up.documented] == [
+def test_what_a_folder_documents_is_told_by_name_call_and_sentence(made_up: list[Documented]) -> None:
+    assert [(item.signature, item.says) for item in made_up] == [
         ("io.opened(path)", "Open a path and count it."),
         ("pack.packed()", "Put many things into one."),
         ("shapes.Outer(size=3, /, *, kind='\\\\d')", "Hold the things inside."),

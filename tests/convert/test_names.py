@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.convert import reference
-from twofold.convert import Settings, bert, checkpoint, gpt2
-from twofold.convert.found import Item, refuse
-from twofold.convert.names import Plan, Shape, Target, match
+from twofold.convert import Settings, tensorflow
+from twofold.convert.contents import Item, Shape, refuse
+from twofold.convert.tensorflow import Plan, Target, match
 from twofold.errors import TwofoldError
 
 BERT_CONFIG = {"model_type": "bert", **reference.BERT}
@@ -21,15 +21,15 @@ GPT2_CONFIG |= {name: reference.GPT2[name] for name in ("n_embd", "n_head", "n_l
 
 
 def bert_plan(shapes: dict[str, Shape]) -> Plan:
-    model = checkpoint.model_shapes(Path("here"), BERT_CONFIG)
-    return match(shapes, bert.targets(reference.LAYERS), model, bert.HEADS)
+    model = tensorflow.model_shapes(Path("here"), BERT_CONFIG)
+    return match(shapes, tensorflow.bert_targets(reference.LAYERS), model, tensorflow.BERT_HEADS)
 
 
 def test_all_of_a_published_bert_has_its_place_or_is_known() -> None:
     shapes = reference.bert_shapes()
     plan = bert_plan(shapes)
     assert plan.misfits == ()
-    assert {target.name for target in plan.used.values()} == checkpoint.model_shapes(Path("here"), BERT_CONFIG).keys()
+    assert {target.name for target in plan.used.values()} == tensorflow.model_shapes(Path("here"), BERT_CONFIG).keys()
     assert {item.why for item in plan.not_read} == {"training", "head"}
     heads = {item.name for item in plan.not_read if item.why == "head"}
     assert heads == {name for name in shapes if name.startswith("cls/") and "/adam_" not in name}
@@ -37,8 +37,8 @@ def test_all_of_a_published_bert_has_its_place_or_is_known() -> None:
 
 
 def test_all_of_a_published_gpt2_has_its_place() -> None:
-    model = checkpoint.model_shapes(Path("here"), GPT2_CONFIG)
-    plan = match(reference.gpt2_shapes(), gpt2.targets(reference.LAYERS), model, gpt2.HEADS)
+    model = tensorflow.model_shapes(Path("here"), GPT2_CONFIG)
+    plan = match(reference.gpt2_shapes(), tensorflow.gpt2_targets(reference.LAYERS), model, tensorflow.GPT2_HEADS)
     assert (plan.misfits, plan.not_read) == ((), ())
     assert {target.name for target in plan.used.values()} == model.keys()
     assert plan.used.keys() == reference.gpt2_shapes().keys()
@@ -87,12 +87,14 @@ def test_what_does_not_fit_is_told_by_name_and_shape() -> None:
 
 
 def test_a_tensor_that_only_the_model_knows_is_missing() -> None:
-    plan = match({"a": (2,)}, {"a": Target("ours")}, {"ours": (2,), "new": (3,)}, bert.HEADS)
+    plan = match({"a": (2,)}, {"a": Target("ours")}, {"ours": (2,), "new": (3,)}, tensorflow.BERT_HEADS)
     assert plan.misfits == (Item("missing", "new", (3,)),)
 
 
 def test_a_tensor_that_the_model_does_not_know_is_unknown() -> None:
-    plan = match({"a": (2,), "b": (2,)}, {"a": Target("ours"), "b": Target("gone")}, {"ours": (2,)}, bert.HEADS)
+    plan = match(
+        {"a": (2,), "b": (2,)}, {"a": Target("ours"), "b": Target("gone")}, {"ours": (2,)}, tensorflow.BERT_HEADS
+    )
     assert plan.misfits == (Item("unknown", "b", (2,)),)
 
 
@@ -110,7 +112,7 @@ def test_settings_that_transformers_refuses_end_in_one_line() -> None:
     with pytest.raises(
         TwofoldError, match=r"^here: could not be loaded .*its settings must be those of the checkpoint$"
     ):
-        checkpoint.model_shapes(Path("here"), {**BERT_CONFIG, "num_attention_heads": 3})
+        tensorflow.model_shapes(Path("here"), {**BERT_CONFIG, "num_attention_heads": 3})
 
 
 @pytest.mark.parametrize(
@@ -131,14 +133,14 @@ def test_which_checkpoint_is_meant(files: list[str], said: str | None, chosen: s
     if said:
         (tmp_path / "checkpoint").write_text(said)
     if chosen:
-        assert checkpoint.find(tmp_path) == tmp_path / chosen
+        assert tensorflow.find_checkpoint(tmp_path) == tmp_path / chosen
         return
     with pytest.raises(TwofoldError, match=r"holds several checkpoints \(a, b\)" if files else "holds no checkpoint"):
-        checkpoint.find(tmp_path)
+        tensorflow.find_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("value", [None, "12", 0, -1, 2.0, True])
 def test_sizes_must_be_whole_numbers(value: object, tmp_path: Path) -> None:
     (tmp_path / "bert_config.json").write_text(json.dumps({**reference.BERT, "hidden_size": value}))
     with pytest.raises(TwofoldError, match=r"bert_config.json: hidden_size must be there, as positive whole numbers; "):
-        bert.read(tmp_path, Settings())
+        tensorflow.read_bert(tmp_path, Settings())

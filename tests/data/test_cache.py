@@ -18,8 +18,8 @@ import pytest
 from tests import made
 from tests.conftest import write_jsonl
 from twofold.data.cache import Cache, cache_folder
+from twofold.data.columns import TextColumn
 from twofold.data.files import read_rows
-from twofold.data.text_column import TextColumn
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
@@ -183,7 +183,7 @@ MEASURE = """
 import re, sys
 from twofold.data.cache import Cache
 from twofold.storage.checksums import BLOCK, CheckedFile, SummedFile
-from twofold.data.text_column import TextColumn
+from twofold.data.columns import TextColumn
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 words = [f"{number:020}".translate(str.maketrans("0123456789", "abcdefghij")) for number in range(0, 10**6, 7919)]
 tokenizer = TextTokenizer.train([" ".join(words)], TokenizerConfig(size=400))

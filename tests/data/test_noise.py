@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twofold.data.batches import Draw
-from twofold.data.noise import Noise
+from twofold.data.columns import Noise
 
 
 def draws(rows: int, epoch: int = 0) -> list[Draw]:

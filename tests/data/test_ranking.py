@@ -12,10 +12,10 @@ import pytest
 
 from tests.conftest import write_jsonl
 from twofold.data.cache import Field
+from twofold.data.columns import TextColumn
 from twofold.data.files import Row
 from twofold.data.ranking import RankingReader, candidates_of, text_key
-from twofold.data.ranking_columns import KeysColumn, ScoresColumn, TextInRow, TextsColumn, UnreadColumn
-from twofold.data.text_column import TextColumn
+from twofold.data.ranking_batches import TextInRow, TextsInRow, ranking_columns
 from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.inputs.text import Config as TextConfig
@@ -24,6 +24,11 @@ from twofold.inputs.text import Config as TextConfig
 def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
     where = write_jsonl(path / "rows.jsonl", rows)
     return [dict(row.values) for row in RankingReader(**settings).read(where)]
+
+
+def columns(tokenizer: TextTokenizer, reader: RankingReader | None = None) -> dict[str, Field]:
+    """What a cache keeps of ranking rows."""
+    return ranking_columns(side(tokenizer, 9, "tail"), side(tokenizer, 9, "head"), reader or RankingReader())
 
 
 # --- the forms ---
@@ -117,9 +122,11 @@ def test_the_scores_of_several_right_candidates_stay_with_them() -> None:
         ({"context": "hi", "candidates": ["a", "b"], "label": 0, "negatives": ["c"]}, ["negatives"]),
     ],
 )
-def test_columns_that_look_like_labels_and_are_not_read_are_known(row: dict[str, Any], names: list[str]) -> None:
+def test_columns_that_look_like_labels_and_are_not_read_are_known(
+    tokenizer: TextTokenizer, row: dict[str, Any], names: list[str]
+) -> None:
     assert RankingReader().row(Row("1", row)).values.get("unread", []) == names
-    assert len(UnreadColumn().encode([RankingReader().row(Row("1", row))]).ids[0]) == len(names)
+    assert len(columns(tokenizer)["unread"].encode([RankingReader().row(Row("1", row))]).ids[0]) == len(names)
 
 
 def test_a_column_that_is_asked_for_is_read() -> None:
@@ -296,7 +303,7 @@ def test_an_empty_text_is_the_frame_alone_and_moves_no_other(tokenizer: TextToke
 
 
 def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
-    field = TextsColumn(TextColumn("response", tokenizer, 4 - len(tokenizer.frame)))
+    field = TextsInRow(TextColumn("response", tokenizer, 4 - len(tokenizer.frame)), "negatives")
     rows = [Row(str(number), {"negatives": texts}) for number, texts in enumerate([["one", ""], [], ["1 2 3 4 5 6"]])]
     encoded = field.encode(rows)
     one, long = tokenizer.encode(["one"])[0], tokenizer.encode(["1 2 3 4 5 6"])[0][: 4 - len(tokenizer.frame)]
@@ -304,9 +311,9 @@ def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
     assert encoded.cut == 1
 
 
-def test_a_row_without_scores_has_none() -> None:
+def test_a_row_without_scores_has_none(tokenizer: TextTokenizer) -> None:
     rows = [Row("1", {"scores": [1.0, 2.0]}), Row("2", {})]
-    assert ScoresColumn().encode(rows).ids == [[1.0, 2.0], []]
+    assert columns(tokenizer)["scores"].encode(rows).ids == [[1.0, 2.0], []]
 
 
 def test_all_that_decides_the_ids_is_told_to_the_cache(tokenizer: TextTokenizer) -> None:
@@ -317,9 +324,13 @@ def test_all_that_decides_the_ids_is_told_to_the_cache(tokenizer: TextTokenizer)
         side(tokenizer, 9, "tail", separator="a"),
         TextColumn("response", tokenizer, 9 - len(tokenizer.frame), keep="tail"),
     ]
-    fields: list[Field] = [*(TextInRow(one, one.column) for one in sides), *map(TextsColumn, sides)]
-    fields += [ScoresColumn(), KeysColumn(RankingReader())]
-    fields += [KeysColumn(RankingReader(preface="persona")), KeysColumn(RankingReader(form="convai2"))]
+    fields: list[Field] = [
+        *(TextInRow(one, one.column) for one in sides),
+        *(TextsInRow(one, "negatives") for one in sides),
+    ]
+    fields += [columns(tokenizer)["scores"], columns(tokenizer)["keys"]]
+    settings: list[dict[str, str]] = [{"preface": "persona"}, {"form": "convai2"}]
+    fields += [columns(tokenizer, RankingReader(**one))["keys"] for one in settings]
     assert len({json.dumps(field.settings()) for field in fields}) == len(fields)
 
 
@@ -346,9 +357,9 @@ def test_other_texts_are_not_equal(other: str) -> None:
     assert text_key(other) != text_key("café at 7")
 
 
-def test_keys_are_those_of_the_context_the_response_and_each_negative() -> None:
+def test_keys_are_those_of_the_context_the_response_and_each_negative(tokenizer: TextTokenizer) -> None:
     row = Row("1", {"context": ["Hi ", "there"], "response": "Yes", "negatives": ["no", "YES"]})
-    (keys,) = KeysColumn(RankingReader()).encode([row]).ids
+    (keys,) = columns(tokenizer)["keys"].encode([row]).ids
     assert keys == [text_key(text) for text in ("hi there", "yes", "no", "yes")]
     assert keys[1] == keys[3]
     assert all(0 <= key < 1 << 64 for key in keys)

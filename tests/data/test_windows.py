@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 import pytest
 import torch
 
-from twofold.data.windows import make_windows, window_spans
+from twofold.data.batches import make_windows, window_spans
 
 
 def some_sizes(seed: int, room: int) -> list[int]:

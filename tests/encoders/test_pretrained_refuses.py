@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from tests.encoders.tiny_backbones import POSITIONS, save
 from twofold.config import structure
-from twofold.data import backbone_files
+from twofold.data import backbones
 from twofold.encoders import EncoderConfig
 from twofold.encoders.pretrained import Config
 from twofold.errors import TwofoldError
@@ -86,9 +86,9 @@ def test_the_default_without_its_package_names_the_line_that_helps(monkeypatch: 
     def missing(package: str, remedy: str) -> Path:
         raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
 
-    monkeypatch.setattr(backbone_files, "packaged_folder", missing)
-    assert backbone_files.folder_of("default") == "sentence-transformers/all-MiniLM-L6-v2"
-    monkeypatch.setattr(backbone_files, "DEFAULT_HUB", "no/such-model")  # the real one may lie in a user's cache
+    monkeypatch.setattr(backbones, "packaged_folder", missing)
+    assert backbones.folder_of("default") == "sentence-transformers/all-MiniLM-L6-v2"
+    monkeypatch.setattr(backbones, "DEFAULT_HUB", "no/such-model")  # the real one may lie in a user's cache
     for act in (Config.settled, Config.own_tokenizer):
         line = refused(lambda act=act: act(Config()))  # type: ignore[misc]
         assert line.startswith("default: could not be loaded (")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from twofold.config import structure, unstructure
-from twofold.data.packages import packaged_folder
+from twofold.data.backbones import packaged_folder
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.encoders.text_convnet import PIECES, Config, TextConvnet

@@ -14,8 +14,7 @@ from tests.conftest import decoder, encoder, small_model
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.generate.decoder import TextDecoder
-from twofold.generate.options import GenerateOptions
-from twofold.generate.search import beam, write
+from twofold.generate.search import GenerateOptions, beam, write
 from twofold.results import Hypotheses, Hypothesis
 from twofold.types import Hidden, HiddenSpec, Target, Vocabulary
 

@@ -19,7 +19,7 @@ import torch
 
 from tests.index.common import TEXTS
 from twofold.errors import TwofoldError
-from twofold.index import Index, incoming_candidates, shard_files
+from twofold.index import Index, shards, writer
 from twofold.model import Ranker
 
 
@@ -29,7 +29,7 @@ def say(**what: Any) -> None:
 
 def build(folder: Path, ranker: Ranker, texts: str) -> None:
     """Build, and say which texts are read."""
-    incoming_candidates.CHUNK_SIZE = 8
+    writer.CHUNK_SIZE = 8
     real = ranker.embed_candidates
 
     def embed_candidates(some: Sequence[str], report: Any = None) -> Any:
@@ -42,7 +42,7 @@ def build(folder: Path, ranker: Ranker, texts: str) -> None:
 
 def change(folder: Path, ranker: Ranker, ids: list[int], seed: int) -> None:
     """Add, remove, update and compact without end; every change is one transaction."""
-    shard_files.MERGE_FACTOR, shard_files.SMALL_SHARD = 3, 8
+    shards.MERGE_FACTOR, shards.SMALL_SHARD = 3, 8
     index, draw, there = Index(folder, ranker), random.Random(seed), set(ids)
     while True:
         kind = draw.choice(["add", "add", "remove", "update", "compact"])

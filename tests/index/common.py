@@ -16,7 +16,7 @@ from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Contexts, RankingDecoder, bi, poly
-from twofold.index import incoming_candidates, shard_files
+from twofold.index import shards, writer
 from twofold.index.quantized import QuantizedVectors
 from twofold.index.search import Query, StoredVectors, TopK, exact_top_k
 from twofold.model import Ranker
@@ -139,9 +139,9 @@ def truth_of(ranker: Ranker, context: str | list[str], texts: Mapping[Any, str])
 
 def make_shards_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows make a shard, and merge a few shards into one."""
-    monkeypatch.setattr(incoming_candidates, "CHUNK_SIZE", 7)
-    monkeypatch.setattr(shard_files, "MERGE_FACTOR", 3)
-    monkeypatch.setattr(shard_files, "SMALL_SHARD", 4)
+    monkeypatch.setattr(writer, "CHUNK_SIZE", 7)
+    monkeypatch.setattr(shards, "MERGE_FACTOR", 3)
+    monkeypatch.setattr(shards, "SMALL_SHARD", 4)
 
 
 def give_vectors(

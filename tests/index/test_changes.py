@@ -13,7 +13,7 @@ from tests.conftest import write_jsonl
 from tests.index.common import TEXTS, check_hits, make_shards_small, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, incoming_candidates, shard_files
+from twofold.index import Index, shards, writer
 from twofold.model import Ranker
 
 Content = dict[Any, tuple[str, dict[str, Any]]]
@@ -43,7 +43,7 @@ def read(ranker: Ranker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows make a shard, and a few shards are joined."""
     make_shards_small(monkeypatch)
-    monkeypatch.setattr(shard_files, "FULL_SHARD", 60)
+    monkeypatch.setattr(shards, "FULL_SHARD", 60)
 
 
 def rows_of(content: Content) -> list[dict[str, Any]]:
@@ -280,7 +280,7 @@ def cut_short(ranker: Ranker, at: str, patch: pytest.MonkeyPatch) -> None:
 def test_a_build_cut_short_goes_on_only_with_the_same_texts(
     tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming_candidates, "CHUNK_SIZE", 10)
+    monkeypatch.setattr(writer, "CHUNK_SIZE", 10)
     folder = tmp_path / "index"
     with monkeypatch.context() as patch:
         cut_short(ranker, TEXTS[25], patch)
@@ -295,7 +295,7 @@ def test_a_build_cut_short_goes_on_only_with_the_same_texts(
 def test_plain_texts_whose_addition_was_cut_short_are_not_added_twice(
     tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming_candidates, "CHUNK_SIZE", 10)
+    monkeypatch.setattr(writer, "CHUNK_SIZE", 10)
     index = Index.build(tmp_path / "index", ranker, TEXTS[:5])
     with monkeypatch.context() as patch:
         cut_short(ranker, TEXTS[30], patch)

@@ -22,7 +22,7 @@ from tests.index.test_kills import check
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.index import Index
-from twofold.index.copy import copy_index
+from twofold.index.snapshot import copy_index
 from twofold.model import Ranker
 
 LOG = "index.sqlite-wal"

@@ -15,7 +15,7 @@ import pytest
 from tests.index.common import TEXTS, check_hits, make_shards_small, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, shard_files, writer
+from twofold.index import Index, shards, writer
 from twofold.index.catalog import Catalog
 from twofold.model import Ranker
 from twofold.results import Hits
@@ -61,7 +61,7 @@ def test_a_reader_sees_what_another_index_object_changes(folder: Path, ranker: R
 def test_a_search_begun_before_a_change_belongs_to_one_moment(
     folder: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_files, "MERGE_FACTOR", 100)  # the old shards stay
+    monkeypatch.setattr(shards, "MERGE_FACTOR", 100)  # the old shards stay
     # Between the first look into the catalog and the list of shards, another thread sees a newer state.
     index, waiting = Index(folder, ranker), [True]
     index.search(CONTEXT)

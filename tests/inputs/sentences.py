@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from twofold.data.columns import TooLong
 from twofold.data.files import Row
-from twofold.data.text_column import TooLong
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.inputs.words import Config, WordsInput
 

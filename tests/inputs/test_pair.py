@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import write_jsonl
 from twofold.data.cache import Cache
+from twofold.data.columns import TextColumn, TooLong, TooLongError
 from twofold.data.files import Row
-from twofold.data.text_column import TextColumn, TooLong, TooLongError
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs.pair import ApartInput, Config, PairInput, TokenPair

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import write_jsonl
 from tests.inputs.sentences import pieces, row, words_input
 from twofold.data.cache import Cache
+from twofold.data.columns import TooLongError
 from twofold.data.files import Row
-from twofold.data.text_column import TooLongError
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs import INPUT

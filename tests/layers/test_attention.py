@@ -18,8 +18,9 @@ from twofold.decoders.transformer import TransformerDecoder
 from twofold.encoders.transformer import Config as EncoderConfig
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens
-from twofold.layers.attention import CrossAttention, KeysValues, QueryAttention, SelfAttention, attend
-from twofold.layers.positions import Rotary, sinusoids
+from twofold.layers.blocks import Rotary, sinusoids
+from twofold.layers.recurrent import QueryAttention
+from twofold.layers.transformer import CrossAttention, KeysValues, SelfAttention, attend
 from twofold.types import Batch, Hidden, HiddenSpec, Vocabulary
 
 VOCABULARY = Vocabulary(size=15, limit=9, pad=0, unknown=1, start=2, end=3)

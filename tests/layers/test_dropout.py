@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout
 
 SHARES = [0.01, 0.1, 0.5, 0.9]
 

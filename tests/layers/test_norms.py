@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from twofold.layers.norms import BatchNorm, LayerNorm, NormKind, make_norm
+from twofold.layers.blocks import BatchNorm, LayerNorm, NormKind, make_norm
 
 WIDTH = 6
 

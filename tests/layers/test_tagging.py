@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from twofold.layers.tagging import best_path, rules
+from twofold.layers.heads import best_path, rules
 
 BIO = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
 LENGTHS = torch.tensor([4, 1, 3, 0, 2])

@@ -15,7 +15,7 @@ import twofold
 from tests.conftest import decoder, encoder, small_image_model, some_image
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.metrics import metric_directions
 from twofold.metrics.captions import bleu, cider, rouge_l, words
 from twofold.model import Model

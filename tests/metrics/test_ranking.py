@@ -18,8 +18,7 @@ from tests.test_ranks import plain
 from twofold.api import evaluate
 from twofold.cli import main
 from twofold.data.files import Row
-from twofold.data.ranking import RankingReader
-from twofold.data.ranking_questions import questions
+from twofold.data.ranking import RankingReader, questions
 from twofold.data.ranks import ndcg
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError

@@ -18,7 +18,7 @@ from twofold.cli import main
 from twofold.data.candidates import Candidate
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.metrics import Evaluation, Report, retrieval
 from twofold.model import Ranker
 from twofold.model.config import MAIN

@@ -18,7 +18,7 @@ from tests.conftest import decoder, encoder, small_model
 from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.metrics import evaluate, text
 from twofold.model import Model
 from twofold.model import model as model_module

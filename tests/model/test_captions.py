@@ -14,7 +14,7 @@ from tests.images import captioning, write_shapes
 from twofold.data.batches import Moment
 from twofold.data.tokenizer import TextTokenizer
 from twofold.generate.decoder import TextDecoder
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.model import Model
 from twofold.recipe import Recipe
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows

@@ -15,7 +15,7 @@ from tests.images import encoded, noise
 from twofold.data.images import GivenImage
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.inputs.image import SizedImage
 from twofold.model import Model
 from twofold.outputs.mask import MaskOutput

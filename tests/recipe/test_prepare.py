@@ -19,9 +19,9 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.model.load import load
-from twofold.recipe import Recipe, hard_negatives, train, training
+from twofold.recipe import Recipe, hard_negatives, train
 from twofold.recipe.build import build_model, cache_rows, split_rows
-from twofold.recipe.training_folder import PREPARED
+from twofold.recipe.training import PREPARED
 
 ROWS = [{"context": row["source"], "response": row["target"]} for row in made.numbers(60, seed=3)]
 # Contexts that come again with another response, and responses that differ only in case and blanks.
@@ -55,7 +55,7 @@ def similar(miner: Ranker) -> float:
 
 def prepare(content: dict[str, Any], folder: Path) -> None:
     """Make the rows that a recipe learns from, as before its training."""
-    training._prepared(Recipe.of(content), folder / PREPARED)
+    hard_negatives.prepared(Recipe.of(content), folder / PREPARED)
 
 
 def prepared(folder: Path) -> list[dict[str, Any]]:

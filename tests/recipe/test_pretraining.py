@@ -15,8 +15,7 @@ from twofold.data.batches import Moment
 from twofold.errors import TwofoldError
 from twofold.inputs.text import Tokens
 from twofold.recipe import Recipe, train
-from twofold.recipe.build import build_model, cache_rows, training_rows
-from twofold.recipe.data import Split
+from twofold.recipe.build import Split, build_model, cache_rows, training_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

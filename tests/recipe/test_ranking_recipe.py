@@ -19,16 +19,14 @@ from tests.recipe.tasks import pairs, read_log, recipe, write_pairs
 from twofold.api import evaluate
 from twofold.cli import main
 from twofold.data.files import Row
-from twofold.data.ranking import RankingReader
-from twofold.data.ranking_questions import questions
+from twofold.data.ranking import RankingReader, questions
 from twofold.encoders import pretrained
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.model.config import MAIN
 from twofold.outputs.ranking import Config as RankingOutput
 from twofold.recipe import Recipe, train
-from twofold.recipe.build import build_model, cache_rows, split_rows
-from twofold.recipe.data import draw_rows
+from twofold.recipe.build import build_model, cache_rows, draw_rows, split_rows
 from twofold.recipe.file import recipe_folder, to_yaml
 from twofold.training.loop import Trainer
 from twofold.training.optimizer import learning_rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from tests.texts import (
 from twofold.data.batches import Moment, Plan
 from twofold.data.files import read_rows
 from twofold.errors import TwofoldError
-from twofold.model.rows import TrainingRows
+from twofold.model.model import TrainingRows
 from twofold.recipe import Recipe, train
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.training.loop import Trainer
@@ -228,7 +228,7 @@ def weights_after(made: Recipe, folder: Path, stop: int | None) -> dict[str, tor
         model = build_model(made, folder / "tokenizers")
         cache = cache_rows(made, model)
         rows = training_rows(made, cache, split_rows(made, cache, model), model)
-        trainer = Trainer(model, Interrupted(rows, after), None, made.train, folder)
+        trainer = Trainer(model, cast(TrainingRows, Interrupted(rows, after)), None, made.train, folder)
         trainer.resume()
         assert trainer.run().finished == (after == 1000)
     return {name: value.detach().clone() for name, value in model.state_dict().items()}

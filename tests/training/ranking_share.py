@@ -23,7 +23,7 @@ from twofold.model.config import MAIN
 from twofold.recipe import Recipe, train
 from twofold.training import processes
 from twofold.training.gradient_caching import GradientCaching
-from twofold.training.optimizer import add_up_gradients
+from twofold.training.processes import add_up_gradients
 
 
 @dataclass(frozen=True)

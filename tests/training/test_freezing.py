@@ -19,8 +19,8 @@ from twofold.errors import TwofoldError
 from twofold.model import Model
 from twofold.recipe import Recipe, train
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
-from twofold.training.freezing import Freezing
 from twofold.training.loop import Trainer
+from twofold.training.optimizer import Freezing
 
 LABEL = ({"source": "text", "target": "label"}, {"kind": "label"})
 CONVNET = {"kind": "text_convnet", "embedding": 12, "channels": 8, "orders": [2, 3], "width": 10, "bottleneck": 16}
@@ -148,7 +148,7 @@ def test_layers_thaw_from_the_top_down(tmp_path: Path) -> None:
             return rows.batch(some, moment)
 
     rows = trainer.rows
-    trainer.rows = Recorded()
+    trainer.rows = cast(Any, Recorded())
     before = kept(model)
     trainer.run()
     top, middle, low = {"norm", "2"}, {"norm", "2", "1"}, {"norm", "2", "1", "0"}

@@ -18,8 +18,7 @@ from twofold.errors import TwofoldError
 from twofold.recipe import Recipe, train
 from twofold.recipe.build import cache_rows, split_rows
 from twofold.training.config import TrainConfig
-from twofold.training.ema import ExponentialMovingAverage
-from twofold.training.optimizer import learning_rate
+from twofold.training.optimizer import ExponentialMovingAverage, learning_rate
 
 
 @pytest.fixture

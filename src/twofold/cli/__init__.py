@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import convert, demo, evaluate, index, parts, predict, rank, search, train
+from twofold.cli import demo, evaluate, predict, ranking, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -31,13 +31,11 @@ class _Group(click.Group):
         except TwofoldError as error:
             for line in _error_lines(error):
                 click.echo(f"error: {line}", err=True)
-            ctx.exit(1)
         except (KeyboardInterrupt, click.Abort):
             click.echo("stopped by Ctrl-C", err=True)
-            ctx.exit(1)
         except BrokenPipeError:
             sys.stderr.close()
-            ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _error_lines(error: TwofoldError) -> list[str]:
@@ -51,7 +49,10 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"warning: {one_line(str(message))}", err=True)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(cls=_Group, context_settings=_SETTINGS)
 @click.version_option(__version__, package_name="twofold")
 def main() -> None:
     """Every model is two functions: an encoder that reads and a decoder that writes.
@@ -68,6 +69,6 @@ def main() -> None:
     """
 
 
-_COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, rank.rank, index.index, search.search)
-for command in (*_COMMANDS, convert.import_weights, parts.list_parts):
+_COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, ranking.rank, ranking.index, ranking.search)
+for command in (*_COMMANDS, train.import_weights, train.list_parts):
     main.add_command(command)

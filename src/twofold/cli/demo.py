@@ -28,42 +28,28 @@ ADDS = {"decoders": 20, "decoders.main.compare": 0, "candidate_tower": 0}
 
 def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
     """Three rankers on the embedded default, each a minute or so of two cores."""
-    data = {"train": str(train), "rows": ROWS}
-    sides = {"input": {"max_tokens": 48}, "output": {"candidate": {"max_tokens": 48}}}
-    encoder = {"kind": "pretrained", "name": "default"}
-    settings = {"epochs": 1, "learning_rate": 1e-4, "log_every": 10}
-    codes = {"decoders.main.codes": 20}
-    return {
-        "bi": {
-            "data": data,
-            **sides,
-            "encoder": encoder,
-            "decoder": {"kind": "bi"},
-            "train": {**settings, "batch_rows": 64},
-        },
-        "poly": {
-            "data": data,
-            **sides,
-            "encoder": encoder,
-            "decoder": {"kind": "poly", "codes": 16},
-            "train": {**settings, "batch_rows": 64, "learning_rate_multipliers": codes},
-        },
-        "cross": {
-            "data": {**data, "rows": CROSS_ROWS},
-            **sides,
-            "encoder": encoder,
-            "decoder": {"kind": "cross", "pooling": "both", "compare": {"kind": "bi"}},
-            "start": str(runs / "bi"),
-            "two_towers": True,
-            "train": {
-                **settings,
-                "batch_rows": 16,
-                "negatives": 3,
-                "hard_negatives": True,
-                "learning_rate_multipliers": ADDS,
-            },
-        },
+    settings: dict[str, Any] = {"epochs": 1, "learning_rate": 1e-4, "log_every": 10, "batch_rows": 64}
+    bi = {
+        "data": {"train": str(train), "rows": ROWS},
+        "input": {"max_tokens": 48},
+        "output": {"candidate": {"max_tokens": 48}},
+        "encoder": {"kind": "pretrained", "name": "default"},
+        "decoder": {"kind": "bi"},
+        "train": settings,
     }
+    poly = bi | {
+        "decoder": {"kind": "poly", "codes": 16},
+        "train": settings | {"learning_rate_multipliers": {"decoders.main.codes": 20}},
+    }
+    hard = {"batch_rows": 16, "negatives": 3, "hard_negatives": True, "learning_rate_multipliers": ADDS}
+    cross = bi | {
+        "data": {"train": str(train), "rows": CROSS_ROWS},
+        "decoder": {"kind": "cross", "pooling": "both", "compare": {"kind": "bi"}},
+        "start": str(runs / "bi"),
+        "two_towers": True,
+        "train": settings | hard,
+    }
+    return {"bi": bi, "poly": poly, "cross": cross}
 
 
 @click.command()
@@ -86,7 +72,8 @@ def demo(out: Path | None) -> None:
         with storage.writing(out):
             out.mkdir(parents=True, exist_ok=True)
     rows = pairs(standard_library_docs())
-    held, learned = _split(rows)
+    shuffled = _shuffled(rows)
+    held, learned = shuffled[:HELD_OUT], shuffled[HELD_OUT:]
     click.echo(f"{len(rows):,} functions and classes of the standard library, for example", err=True)
     click.echo(f"  {learned[0]['context'][0]}  →  {learned[0]['response']}\n", err=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -108,12 +95,10 @@ def demo(out: Path | None) -> None:
         click.echo(f'\nThe models are in {out}; try: twofold rank {out}/poly --candidates FILE "your question"')
 
 
-def _split(rows: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Rows that are held out, and rows to learn from."""
+def _shuffled(rows: list[Any]) -> list[Any]:
     import numpy as np
 
-    order = np.random.default_rng(SEED).permutation(len(rows))
-    return [rows[number] for number in order[:HELD_OUT]], [rows[number] for number in order[HELD_OUT:]]
+    return [rows[number] for number in np.random.default_rng(SEED).permutation(len(rows))]
 
 
 def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> dict[str, Any]:
@@ -122,19 +107,18 @@ def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> dict[
     from twofold.data.ranks import places, recall
     from twofold.progress import bar
 
-    number = {text: place for place, text in enumerate(texts)}
-    right = [number[row["response"]] for row in held]
+    right = [texts.index(row["response"]) for row in held]
     ready = {}
     click.echo(f"\n{'':6} {'R@1/10':>8} {'ms':>8} {f'R@10/{len(texts)}':>10}   ({len(held)} functions held out)")
     for name, model in models.items():
         judged = held[:CROSS_JUDGED] if model.joined else held
         with bar(f"judging {name}", len(judged)) as progress:
-            found = api.evaluate(model, judged, progress=progress, timed=20).metrics
+            metrics = api.evaluate(model, judged, progress=progress, timed=20).metrics
         among_all, note = "-", f"   (the first {len(judged)} of them)"
         if not model.joined:
             with bar(f"{name} reads all functions", len(texts)) as progress:
                 ready[name] = model.prepare(texts, report=progress)
             scores = model.score([row["context"] for row in held], ready[name]).cpu().numpy()
-            among_all, note = f"{sum(recall(one, 10) for one in places(scores, right)) / len(held):.3f}", ""
-        click.echo(f"{name:6} {found['r@1']:8.3f} {found['milliseconds']:8.1f} {among_all:>10}{note}")
+            among_all, note = f"{sum(recall(place, 10) for place in places(scores, right)) / len(held):.3f}", ""
+        click.echo(f"{name:6} {metrics['r@1']:8.3f} {metrics['milliseconds']:8.1f} {among_all:>10}{note}")
     return ready

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import generate_options, model_options, print_json, refuse_given, writing_options
+from twofold.cli.options import generate_options, model_options, refuse_given, show, writing_options
 
 if TYPE_CHECKING:
     from twofold.metrics import Report
 
-RANKING = ("corpus", "among")
-"""Options for rankers."""
-OWN = (*RANKING, "form")
+FOR_RANKERS = ("corpus", "among", "form")
+"""Options that only rankers take, and the only ones that they take."""
 
 
 class CorpusForm(click.ParamType[str]):
@@ -33,20 +33,14 @@ class CorpusForm(click.ParamType[str]):
 @click.argument("model")
 @click.argument("data")
 @click.option("--corpus", help="Rankers: find the `relevant` ids of each row of DATA among all texts of this file.")
+@click.option("--among", default=10, type=click.IntRange(2), help="Rankers: candidates that a pair gets.")
 @click.option(
-    "--among", default=10, show_default=True, type=click.IntRange(2), help="Rankers: candidates that a pair gets."
-)
-@click.option(
-    "--form",
-    default="auto",
-    show_default=True,
-    type=CorpusForm(),
-    help="Rankers: read DATA in the form in which a corpus was published.",
+    "--form", default="auto", type=CorpusForm(), help="Rankers: read DATA in the form in which a corpus was published."
 )
 @click.option("--images", help="The folder or zip archive of the images that DATA names; its own folder if not given.")
 @writing_options
 @model_options
-def evaluate(model: str, data: str, **options: Any) -> None:
+def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool, **options: Any) -> None:
     """Judge MODEL, a folder, by the rows of DATA, a file with the columns it was trained on.
 
     A ranker may also be `default`, `default-multilingual` or a hub id. How a model writes is as saved with it unless
@@ -63,20 +57,20 @@ def evaluate(model: str, data: str, **options: Any) -> None:
     from twofold import api
     from twofold.model import Ranker
 
-    loaded = api.load(model, options.pop("device"), options.pop("allow_code"))
-    as_json = options.pop("as_json")
+    loaded = api.load(model, device, allow_code)
     report = (_judge_ranker if isinstance(loaded, Ranker) else _judge)(loaded, data, options)
-    if as_json:
-        print_json({"metrics": report.metrics, "examples": report.examples, **report.tables})
-        return
-    click.echo(f"{report.examples:,} examples")
+    show({"metrics": report.metrics, "examples": report.examples, **report.tables}, _lines(report), as_json)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"{report.examples:,} examples"
     for name, value in report.metrics.items():
-        click.echo(f"{name:12} {value:.4f}")
+        yield f"{name:12} {value:.4f}"
     for name, table in report.tables.items():
-        click.echo(f"\n{name.replace('_', ' ')}")
+        yield f"\n{name.replace('_', ' ')}"
         for line in table:
             cells = [f"{value:>8.2f}" if isinstance(value, float) else f"{value:>8}" for value in line.values()]
-            click.echo("  " + "  ".join(cells))
+            yield "  " + "  ".join(cells)
 
 
 def _judge(model: Any, data: str, options: dict[str, Any]) -> Report:
@@ -84,12 +78,12 @@ def _judge(model: Any, data: str, options: dict[str, Any]) -> Report:
     from twofold.metrics import evaluate as judge
     from twofold.progress import bar
 
-    refuse_given([*RANKING, "form"], "rankers")
-    images, decoder = options.pop("images"), options.pop("decoder")
+    refuse_given(FOR_RANKERS, "rankers")
     if not model.config.input.names_files:
         refuse_given(["images"], "models that read images")
-    how = generate_options(model, decoder, {name: value for name, value in options.items() if name not in OWN})
-    rows = list(model.read(data, images))
+    decoder = options["decoder"]
+    how = generate_options(model, decoder, options)
+    rows = list(model.read(data, options["images"]))
     with bar("evaluating", len(rows)) as progress:
         return judge(model, rows, how, decoder, progress=progress)
 
@@ -101,7 +95,7 @@ def _judge_ranker(model: Any, data: str, options: dict[str, Any]) -> Report:
     from twofold.metrics import evaluate as judge
     from twofold.progress import bar
 
-    refuse_given([name for name in options if name not in OWN], "models that do not rank")
+    refuse_given([name for name in options if name not in FOR_RANKERS], "models that do not rank")
     rows = list(RankingReader(form=options["form"]).read_as_given(data))
     if options["corpus"] is None:
         warn_of_unread_rows(model.reader, rows)

@@ -1,17 +1,18 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how answers are printed as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from twofold.errors import TwofoldError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class FilePath(click.Path):
@@ -26,9 +27,30 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """One decorator that adds all of the options, in this order."""
 
-_WRITING = (
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+where_options = several(
+    click.option("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."),
+    click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
+)
+"""Where a model computes, and whether it may bring code."""
+model_options = several(
+    click.option("--decoder", help="Which decoder of the model, by name; evaluate takes all, others the first."),
+    where_options,
+    json_option,
+)
+"""Which model, where, and how the answer is shown."""
+writing_options = several(
     click.option("--beam", type=int, help="Hypotheses kept at each step; 1 is greedy."),
     click.option("--n-best", type=int, help="How many outputs for each input, at most --beam."),
     click.option("--length-penalty", type=float, help="0 favors short outputs, 1 takes the mean log-probability."),
@@ -40,51 +62,10 @@ _WRITING = (
     click.option("--top-p", type=float, help="When sampling: only the likeliest tokens up to this probability."),
     click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
 )
-_WHERE = (
-    click.option(
-        "--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."
-    ),
-    click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
-)
-_PLACE = (
-    *_WHERE,
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
-)
-_MODEL = (
-    click.option("--decoder", help="Which decoder of the model, by name; evaluate takes all, others the first."),
-    *_PLACE,
-)
-
-
-_RANKING = (
-    click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many to show."),
-    click.option(
-        "--then", multiple=True, metavar="MODEL:K", help="Let MODEL put the best K in order; may be repeated."
-    ),
-    *_PLACE,
-)
-
-
-def _adds(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-where_options = _adds(_WHERE)
-"""Where a model computes, and whether it may bring code."""
-ranking_options = _adds(_RANKING)
-"""How many, which further rankers, where, and how the answer is shown."""
-writing_options = _adds(_WRITING)
 """How a text decoder writes; unset options are those saved with the model."""
-model_options = _adds(_MODEL)
-"""Which model, where, and how the answer is shown."""
 
 
-def refuse_given(names: Sequence[str], use: str) -> None:
+def refuse_given(names: Iterable[str], use: str) -> None:
     """Refuse those of the running command's options that were given, though they are of no use here."""
     context = click.get_current_context()
     for name in names:
@@ -92,14 +73,14 @@ def refuse_given(names: Sequence[str], use: str) -> None:
             raise TwofoldError(f"--{name.replace('_', '-')} is for {use}; leave it out")
 
 
-def generate_options(model: Any, decoder: str | None, given: dict[str, Any]) -> Any:
-    """The model's own way of writing with what was given on the command line."""
-    saved = model.config.generate
-    changes = {name: value for name, value in given.items() if value is not None}
-    tasks = model.config.tasks
+def generate_options(model: Any, decoder: str | None, options: Mapping[str, Any]) -> Any:
+    """The model's own way of writing, changed by the `writing_options` among the options that were given."""
+    saved, tasks = model.config.generate, model.config.tasks
+    known = {field.name for field in dataclasses.fields(saved)}
+    changes = {name: value for name, value in options.items() if name in known and value is not None}
     asked = [tasks[model.decoder_name(decoder)]] if decoder else tasks.values()
     if not any(task.output.writes_text for task in asked):
-        refuse_given(list(changes), "decoders that write texts")
+        refuse_given(changes, "decoders that write texts")
     if changes.get("sample") and "beam" not in changes:
         changes |= {"beam": 1, "n_best": 1}
     if "beam" in changes and "n_best" not in changes:
@@ -112,43 +93,14 @@ def generate_options(model: Any, decoder: str | None, given: dict[str, Any]) -> 
 
 def print_json(content: Any) -> None:
     """One JSON object on standard output; what is no number, as the score of a class that never occurs, is null."""
-    click.echo(json.dumps(_without_nan(content), ensure_ascii=False))
+    numbers = json.loads(json.dumps(content), parse_constant=lambda name: None if name == "NaN" else float(name))
+    click.echo(json.dumps(numbers, ensure_ascii=False))
 
 
-def _without_nan(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and math.isnan(content) else content
-
-
-def stages(given: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The names and depths of `--then MODEL:K`."""
-    found = []
-    for one in given:
-        name, colon, number = one.rpartition(":")
-        if not colon or not name or not number.isdecimal() or int(number) < 1:
-            raise click.UsageError(f"--then {one}: write MODEL:K, such as runs/rank_cross:20")
-        found.append((name, int(number)))
-    return found
-
-
-def show_hits(context: list[str], hits: Any, as_json: bool) -> None:
-    """The best candidates, one on each line, or as JSON."""
+def show(content: Any, lines: Iterable[str], as_json: bool) -> None:
+    """An answer on standard output: as one JSON object, or line by line."""
     if as_json:
-        found = [{"text": hit.text, "score": hit.score, "id": hit.id, **_fields(hit)} for hit in hits]
-        print_json({"context": context, "hits": found, "exact": hits.exact, "milliseconds": hits.milliseconds})
+        print_json(content)
         return
-    for hit in hits:
-        click.echo(f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}")
-
-
-def _fields(hit: Any) -> dict[str, Any]:
-    return {"fields": dict(hit.fields)} if hit.fields else {}
-
-
-def _shown(value: Any) -> str:
-    """A text on one line of a terminal."""
-    text = "".join(one if one.isprintable() else " " for one in str(value))
-    return text if len(text) <= 200 else text[:199] + "…"
+    for line in lines:
+        click.echo(line)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import gzip
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from twofold import storage
-from twofold.cli.options import FilePath, generate_options, model_options, print_json, refuse_given, writing_options
+from twofold.cli.options import FilePath, generate_options, model_options, refuse_given, show, writing_options
 from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
-    from twofold.generate.options import GenerateOptions
+    from twofold.generate.search import GenerateOptions
     from twofold.model import Model
     from twofold.outputs import Output
     from twofold.results import Prediction
@@ -65,166 +64,124 @@ def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
       twofold predict runs/caption *.jpg --plot sheet.png
       twofold predict runs/caption_vit dog.jpg --prefix "a brown dog" --beam 5
     """
-    names = [field.name for field in dataclasses.fields(Asked) if field.name != "inputs"]
-    asked = Asked(inputs, **{name: options.pop(name) for name in names})
-    asked.check()
-    loaded = _load(model, asked, options.pop("device"), options.pop("allow_code"))
-    how = generate_options(loaded, asked.decoder or loaded.decoder_name(None), options)
-    if asked.stream:
-        _stream(loaded, asked, how, options["beam"] is None)
+    _check_usage(inputs, options)
+    loaded, decoder = _load(model, inputs, options), options["decoder"]
+    how = generate_options(loaded, decoder or loaded.decoder_name(None), options)
+    if options["stream"]:
+        how = dataclasses.replace(how, beam=1, n_best=1) if options["beam"] is None else how
+        for piece in loaded.stream(inputs[0], how, decoder, options["prefix"]):
+            click.echo(piece, nl=False)
+        click.echo()
         return
-    given = _given(loaded, asked)
-    predictions = _predict(loaded, asked, how, given)
-    output = loaded.outputs[loaded.decoder_name(asked.decoder)]
-    if asked.as_json:
-        print_json({"predictions": [_plain(output, prediction) for prediction in predictions]})
-        return
-    for line in _lines(output, predictions, loaded.config.input.names_files and len(predictions) > 1):
-        click.echo(line)
+    values, blocks = _given(loaded, inputs, options["file"], options["images"])
+    output = loaded.outputs[loaded.decoder_name(decoder)]
+    predictions = _predict(loaded, values, how, output, options)
+    if options["conllu"]:
+        _write_conllu(output, predictions, blocks, options["conllu"])
+    lines = _lines(output, predictions, loaded.config.input.names_files and len(predictions) > 1)
+    show({"predictions": [_plain(output, prediction) for prediction in predictions]}, lines, options["as_json"])
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What was asked for on the command line."""
-
-    inputs: tuple[str, ...]
-    file: str | None
-    conllu: Path | None
-    images: str | None
-    stream: bool
-    prefix: str | None
-    masks: Path | None
-    plot: Path | None
-    decoder: str | None
-    as_json: bool
-
-    def check(self) -> None:
-        """Refuse what makes no sense, and files that cannot be written, before the model works for them."""
-        if not self.inputs and self.file is None:
-            raise click.UsageError("give at least one INPUT or --file")
-        if self.stream and (len(self.inputs) != 1 or self.file or self.as_json):
-            raise click.UsageError("--stream shows one INPUT, and not as JSON")
-        for path in (path for path in (self.plot, self.conllu) if path):
-            if path.is_dir():
-                raise TwofoldError(f"{path}: a folder; name a file in it")
-            with storage.writing(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.access(path if path.exists() else path.parent, os.W_OK):
-                raise TwofoldError(f"{path}: cannot be written to; name another file")
-        if self.masks:
-            with storage.writing(self.masks):
-                self.masks.mkdir(parents=True, exist_ok=True)
+def _check_usage(inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
+    """Refuse what makes no sense, and files that cannot be written, before the model works for them."""
+    if not inputs and options["file"] is None:
+        raise click.UsageError("give at least one INPUT or --file")
+    if options["stream"] and (len(inputs) != 1 or options["file"] or options["as_json"]):
+        raise click.UsageError("--stream shows one INPUT, and not as JSON")
+    for path in filter(None, (options["plot"], options["conllu"])):
+        if path.is_dir():
+            raise TwofoldError(f"{path}: a folder; name a file in it")
+        with storage.writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise TwofoldError(f"{path}: cannot be written to; name another file")
+    if masks := options["masks"]:
+        with storage.writing(masks):
+            masks.mkdir(parents=True, exist_ok=True)
 
 
-@dataclass(frozen=True)
-class Given:
-    """Inputs, and of those of a CoNLL-U file the lines of the sentence."""
-
-    values: list[Any]
-    lines: list[str | None]
-
-
-def _load(name: str, asked: Asked, device: str, allow_code: bool) -> Model:
+def _load(name: str, inputs: tuple[str, ...], options: Mapping[str, Any]) -> Model:
+    """The model, unless it ranks; one that reads texts refuses images before it makes something of their names."""
     from twofold import api
+    from twofold.data.image_files import ENDINGS
     from twofold.model import Ranker
 
-    model = api.load(name, device, allow_code)
+    model = api.load(name, options["device"], options["allow_code"])
     if isinstance(model, Ranker):
         raise TwofoldError(f"{name}: ranks candidates and writes no text; use `twofold rank`")
     if not model.config.input.names_files:
-        _refuse_images(asked.inputs)
+        for path in inputs:
+            if path.lower().endswith(ENDINGS) and os.path.isfile(path):
+                raise TwofoldError(f"{path}: an image, but this model reads texts")
         refuse_given(["images"], "models that read images")
     return model
 
 
-def _refuse_images(inputs: tuple[str, ...]) -> None:
-    """Say that a model reads texts before it makes something of an image's name."""
-    from twofold.data.image_files import ENDINGS
-
-    for name in inputs:
-        if name.lower().endswith(ENDINGS) and os.path.isfile(name):
-            raise TwofoldError(f"{name}: an image, but this model reads texts")
-
-
-def _stream(model: Model, asked: Asked, options: GenerateOptions, greedy: bool) -> None:
-    if greedy:
-        options = dataclasses.replace(options, beam=1, n_best=1)
-    for piece in model.stream(asked.inputs[0], options, asked.decoder, asked.prefix):
-        click.echo(piece, nl=False)
-    click.echo()
+def _given(
+    model: Model, inputs: tuple[str, ...], file: str | None, images: str | None
+) -> tuple[list[Any], list[str | None]]:
+    """All inputs that can be used, those of the file last; and of those of a CoNLL-U file the lines of the sentence."""
+    rows = [] if file is None else model.input.rows_to_answer(file, images)
+    values = [*inputs, *(model.input.value(row) for row in rows)]
+    if not model.config.input.skips():
+        return values, [*[None] * len(inputs), *(row.values.get("conllu") for row in rows)]
+    usable = [value for value in values if list(model.input.usable([model.input.row(value, str(value))], ()))]
+    if not usable:
+        raise TwofoldError("none of the images can be read")
+    return usable, [None] * len(usable)
 
 
-def _given(model: Model, asked: Asked) -> Given:
-    """All inputs that can be used: those of the command line, then those of the file."""
-    rows = [] if asked.file is None else model.input.rows_to_answer(asked.file, asked.images)
-    values = [*asked.inputs, *(model.input.value(row) for row in rows)]
-    lines = [*[None] * len(asked.inputs), *(row.values.get("conllu") for row in rows)]
-    if model.config.input.skips():
-        usable = [bool(list(model.input.usable([model.input.row(value, str(value))], ()))) for value in values]
-        values = [value for value, use in zip(values, usable, strict=True) if use]
-        lines = [None] * len(values)
-        if not values:
-            raise TwofoldError("none of the images can be read")
-    return Given(values, lines)
-
-
-def _predict(model: Model, asked: Asked, options: GenerateOptions, given: Given) -> list[Prediction]:
-    """What the model makes of all inputs; what is asked for in files is written on the way."""
+def _predict(
+    model: Model, values: list[Any], how: GenerateOptions, output: Output[Any], options: Mapping[str, Any]
+) -> list[Prediction]:
+    """What the model makes of all inputs; masks and the figure that are asked for are written on the way."""
     from twofold.progress import bar
 
-    model.decoder(asked.decoder)
-    output, values = model.outputs[model.decoder_name(asked.decoder)], given.values
-    paths = output.mask_paths(values, asked.masks) if asked.masks else []
+    decoder, prefix = options["decoder"], options["prefix"]
+    paths = output.mask_paths(values, options["masks"]) if options["masks"] else []
     predictions: list[Prediction] = []
     step = IMAGES if model.config.input.names_files else len(values)
     with bar("predicting", len(values), show=len(values) > 1) as progress:
         for start in range(0, len(values), step):
-            done = functools.partial(_add_to, start, progress)
-            some = model.predict(values[start : start + step], options, asked.decoder, done, asked.prefix)
+
+            def report(number: int, start: int = start) -> None:
+                progress(start + number)
+
+            some = model.predict(values[start : start + step], how, decoder, report, prefix)
             for prediction, path in zip(some, paths[start : start + step], strict=False):
                 output.write_mask(prediction.output, path)
-            if asked.plot and not start:
+            if options["plot"] and not start:
                 from twofold.plot import draw
 
-                draw(model, some, asked.plot, asked.decoder, asked.prefix)
+                draw(model, some, options["plot"], decoder, prefix)
             predictions += some
-    if asked.conllu:
-        _write_conllu(output, predictions, given.lines, asked.conllu)
     return predictions
 
 
-def _write_conllu(output: Output[Any], predictions: Sequence[Prediction], lines: list[str | None], path: Path) -> None:
-    sentences = [output.conllu(one.output, block) for one, block in zip(predictions, lines, strict=True)]
+def _write_conllu(output: Output[Any], predictions: Sequence[Prediction], blocks: list[str | None], path: Path) -> None:
+    sentences = [output.conllu(answer.output, block) for answer, block in zip(predictions, blocks, strict=True)]
     whole = "".join(f"{sentence}\n\n" for sentence in sentences).encode()
     storage.write_bytes(path, gzip.compress(whole) if path.suffix == ".gz" else whole)
 
 
-def _add_to(start: int, progress: Any, number: int) -> None:
-    progress(start + number)
-
-
 def _lines(output: Output[Any], predictions: Sequence[Prediction], named: bool) -> Iterator[str]:
     """A line for each output; in lists of texts the score that orders them stands before the log-probability."""
-    listed = any(one.alternatives and one.normalized_scores for one in predictions)
+    listed = any(prediction.alternatives and prediction.normalized_scores for prediction in predictions)
     if listed:
         yield f"{'normalized':>10}  {'log-prob':>8}  output"
     for prediction in predictions:
-        best, *normalized = prediction.normalized_scores or (None,)
-        yield f"{_scores(prediction.score, best, listed)}  {output.shown(prediction, named)}"
-        others = prediction.alternatives[:SHOWN]
-        for number, (other, score) in enumerate(others):
-            beside = normalized[number] if number < len(normalized) else None
-            yield f"{_scores(score, beside, listed)}    {other}"
-
-
-def _scores(score: float, normalized: float | None, listed: bool) -> str:
-    return (f"{normalized:10.3f}  " if listed and normalized is not None else "") + f"{score:8.3f}"
+        answers = [(output.shown(prediction, named), prediction.score)]
+        answers += [(f"  {text}", score) for text, score in prediction.alternatives[:SHOWN]]
+        normalized = [f"{score:10.3f}  " if listed else "" for score in prediction.normalized_scores]
+        for (text, score), before in zip(answers, chain(normalized, repeat("")), strict=False):
+            yield f"{before}{score:8.3f}  {text}"
 
 
 def _plain(output: Output[Any], prediction: Prediction) -> dict[str, Any]:
+    """The answers to an input as JSON has them."""
     given = prediction.input
-    outputs = [(output.plain(prediction.output), prediction.score), *prediction.alternatives]
-    scored: list[dict[str, Any]] = [{"output": answer, "score": score} for answer, score in outputs]
+    answers = [(output.plain(prediction.output), prediction.score), *prediction.alternatives]
+    scored: list[dict[str, Any]] = [{"output": answer, "score": score} for answer, score in answers]
     for plain, normalized in zip(scored, prediction.normalized_scores, strict=False):  # there are none but of texts
         plain["normalized_score"] = normalized
     whole = {"input": given if isinstance(given, str | list | tuple) else str(given), **scored[0]}

@@ -8,8 +8,9 @@ import os
 import re
 import sysconfig
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from twofold.errors import TwofoldError
@@ -19,28 +20,13 @@ LONGEST_ARGUMENTS = 120
 LONGEST_DEFAULT = 24
 _CUT = "..."
 _LEFT_OUT = {"test", "tests", "idle_test", "idlelib", "lib2to3", "turtledemo", "ensurepip", "encodings"}
-_SHOWN_AS = {
-    "_collections_abc": "collections.abc",
-    "_py_warnings": "warnings",
-    "_pydatetime": "datetime",
-    "_pydecimal": "decimal",
-    "_pyio": "io",
-    "_threading_local": "threading",
-    "concurrent.futures._base": "concurrent.futures",
-    "pathlib._local": "pathlib",
-    "tomllib._parser": "tomllib",
-    "zipfile._path": "zipfile",
-    "zoneinfo._zoneinfo": "zoneinfo",
-}
+_SHOWN_AS = {"_collections_abc": "collections.abc", "_threading_local": "threading", "_py_warnings": "warnings"}
+_SHOWN_AS |= {"_pydatetime": "datetime", "_pydecimal": "decimal", "_pyio": "io", "pathlib._local": "pathlib"}
+_SHOWN_AS |= {"concurrent.futures._base": "concurrent.futures", "tomllib._parser": "tomllib"}
+_SHOWN_AS |= {"zipfile._path": "zipfile", "zoneinfo._zoneinfo": "zoneinfo"}
 """Private files, in one version of Python or another, of what everyone imports by the public name."""
-_NOT_THERE = {
-    "concurrent.futures.Error",
-    "tomllib.Flags",
-    "tomllib.make_safe_parse_float",
-    "tomllib.suffixed_err",
-    "zipfile.FastLookup",
-    "zipfile.InitializedState",
-}
+_NOT_THERE = {"concurrent.futures.Error", "tomllib.Flags", "tomllib.make_safe_parse_float", "tomllib.suffixed_err"}
+_NOT_THERE |= {"zipfile.FastLookup", "zipfile.InitializedState"}
 """What the files above keep to themselves, without an underscore to tell."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _PROPERTIES = {"property", "cached_property", "DynamicClassAttribute"}
@@ -69,22 +55,12 @@ class Documented:
     says: str
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a folder of Python source documents, and how many of its files could not be read as Python."""
-
-    documented: list[Documented]
-    skipped: int
-
-
 def standard_library_docs() -> list[Documented]:
     """All that the source of the running Python's own library documents; none of it is imported."""
-    folder = Path(sysconfig.get_paths()["stdlib"])
-    documented = read_folder(folder).documented
+    folder, remedy = Path(sysconfig.get_paths()["stdlib"]), "install Python with its library's source"
+    documented = read_folder(folder)
     if not documented:
-        raise TwofoldError(
-            f"{folder}: holds no Python source with docstrings; install Python with its library's source"
-        )
+        raise TwofoldError(f"{folder}: holds no Python source with docstrings; {remedy}")
     return documented
 
 
@@ -98,19 +74,16 @@ def pairs(documented: Iterable[Documented]) -> list[Pair]:
     return [{"context": [item.says], "response": _readable(item)} for item in documented]
 
 
-def read_folder(folder: Path) -> Reading:
+def read_folder(folder: Path) -> list[Documented]:
     """What the Python files under a folder document, sorted by name; of a sentence said twice, the first."""
-    found: dict[str, Documented] = {}
-    skipped = 0
+    named: dict[str, Documented] = {}
     for path, module in _modules(folder):
-        tree = _parsed(path)
-        skipped += tree is None
-        for item in _in_body(tree.body, module) if tree else ():
-            found.setdefault(item.name, item)
+        for item in _in_body(_statements(path), module):
+            named.setdefault(item.name, item)
     said: dict[str, Documented] = {}
-    for item in sorted(found.values(), key=lambda item: item.name):
+    for _, item in sorted(named.items()):
         said.setdefault(item.says.casefold().rstrip(".!"), item)
-    return Reading(list(said.values()), skipped)
+    return list(said.values())
 
 
 def _modules(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -129,50 +102,46 @@ def _modules(folder: Path) -> Iterator[tuple[Path, str]]:
                 yield Path(here, file), name
 
 
-def _parsed(path: Path) -> ast.Module | None:
+def _statements(path: Path) -> list[ast.stmt]:
+    """Those of a module; none of a file that cannot be read as Python."""
     try:
         source = path.read_bytes().decode().removeprefix("\ufeff")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the library's own old escapes are not the caller's business
-            return ast.parse(source)
+            return ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+        return []
 
 
 def _public(name: str) -> bool:
     return not any(part.startswith("_") for part in name.split("."))
 
 
-def _in_body(body: Sequence[ast.stmt], inside: str, of_class: bool = False) -> Iterator[Documented]:
+def _in_body(body: Iterable[ast.AST], inside: str, of_class: bool = False) -> Iterator[Documented]:
     """The documented things among the statements of a module or a class, also under `if` and `try`."""
     for node in body:
-        if isinstance(node, ast.If):
-            yield from _in_body([*node.body, *node.orelse], inside, of_class)
-        elif isinstance(node, ast.Try):
-            handlers = [statement for handler in node.handlers for statement in handler.body]
-            yield from _in_body([*node.body, *handlers, *node.orelse, *node.finalbody], inside, of_class)
+        if isinstance(node, ast.If | ast.Try | ast.ExceptHandler):
+            branches = [getattr(node, name, []) for name in ("body", "handlers", "orelse", "finalbody")]
+            yield from _in_body(chain(*branches), inside, of_class)
         elif isinstance(node, _Function | ast.ClassDef) and _public(node.name):
             name = f"{inside}.{node.name}"
             if name in _NOT_THERE:
                 continue
-            signature = _class_signature(node) if isinstance(node, ast.ClassDef) else _signature(node, of_class)
-            says = _first_sentence(node)
+            signature, says = _signature(node, of_class), _first_sentence(node)
             if signature is not None and says and not _says_nothing(says, name):
                 yield Documented(name, name + signature, says)
             if isinstance(node, ast.ClassDef):
                 yield from _in_body(node.body, name, of_class=True)
 
 
-def _class_signature(node: ast.ClassDef) -> str:
-    """The arguments a class is made with, where its own body tells."""
-    makers = {item.name: item for item in node.body if isinstance(item, _Function)}
-    maker = makers.get("__init__") or makers.get("__new__")
-    return f"({_arguments(maker.args, drop_first=True)})" if maker else ""
-
-
-def _signature(node: _Function, of_class: bool) -> str | None:
+def _signature(node: _Function | ast.ClassDef, of_class: bool) -> str | None:
     """The arguments in brackets, nothing for a property, and None for what only adds to a thing defined elsewhere."""
-    decorators = {_last_name(decorator) for decorator in node.decorator_list}
+    if isinstance(node, ast.ClassDef):  # the arguments it is made with, where its own body tells
+        makers = {item.name: item for item in node.body if isinstance(item, _Function)}
+        maker = makers.get("__init__") or makers.get("__new__")
+        return f"({_arguments(maker.args, drop_first=True)})" if maker else ""
+    # `@width.setter` is a setter, `@functools.lru_cache(3)` an lru_cache.
+    decorators = {ast.unparse(item).partition("(")[0].rpartition(".")[2] for item in node.decorator_list}
     if decorators & _NOT_THE_THING:
         return None
     if decorators & _PROPERTIES:
@@ -180,26 +149,15 @@ def _signature(node: _Function, of_class: bool) -> str | None:
     return f"({_arguments(node.args, drop_first=of_class and 'staticmethod' not in decorators)})"
 
 
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        node = node.func
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
 def _arguments(args: ast.arguments, drop_first: bool) -> str:
     """The arguments as written, without annotations and without self; of very many, the last become `...`."""
-    positional = [*args.posonlyargs, *args.args]
-    defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
-    shown = [_argument(*each) for each in zip(positional, defaults, strict=True)]
-    if args.posonlyargs:
-        shown.insert(len(args.posonlyargs), "/")
-    if positional and (drop_first or positional[0].arg == "self"):
-        shown = shown[2:] if shown[1:2] == ["/"] else shown[1:]
-    if args.vararg or args.kwonlyargs:
-        shown.append(f"*{args.vararg.arg}" if args.vararg else "*")
-    shown += [_argument(*each) for each in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
-    if args.kwarg:
-        shown.append(f"**{args.kwarg.arg}")
+    parameters = _parameters(args)
+    if (args.posonlyargs or args.args) and (drop_first or parameters[0][0] == "self"):
+        del parameters[: 2 if parameters[1:2] == [("/", None)] else 1]
+    shown = []
+    for name, default in parameters:
+        value = f"={ast.unparse(default)}" if default else ""
+        shown.append(name + (value if len(value) <= LONGEST_DEFAULT + 1 else f"={_CUT}"))
     if len(", ".join(shown)) > LONGEST_ARGUMENTS:
         while shown and (shown[-1] == "*" or len(", ".join([*shown, _CUT])) > LONGEST_ARGUMENTS):
             shown.pop()
@@ -207,9 +165,17 @@ def _arguments(args: ast.arguments, drop_first: bool) -> str:
     return ", ".join(shown)
 
 
-def _argument(argument: ast.arg, default: ast.expr | None) -> str:
-    value = ast.unparse(default) if default else ""
-    return f"{argument.arg}={value if len(value) <= LONGEST_DEFAULT else _CUT}" if default else argument.arg
+def _parameters(args: ast.arguments) -> list[tuple[str, ast.expr | None]]:
+    """What stands between the brackets of a definition, `/` and `*` included, each with its default."""
+    positional = [argument.arg for argument in (*args.posonlyargs, *args.args)]
+    defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
+    parameters: list[tuple[str, ast.expr | None]] = list(zip(positional, defaults, strict=True))
+    if args.posonlyargs:
+        parameters.insert(len(args.posonlyargs), ("/", None))
+    if args.vararg or args.kwonlyargs:
+        parameters.append((f"*{args.vararg.arg}" if args.vararg else "*", None))
+    parameters += zip((argument.arg for argument in args.kwonlyargs), args.kw_defaults, strict=True)
+    return [*parameters, (f"**{args.kwarg.arg}", None)] if args.kwarg else parameters
 
 
 def _first_sentence(node: _Function | ast.ClassDef) -> str:
@@ -225,26 +191,19 @@ def _first_sentence(node: _Function | ast.ClassDef) -> str:
 
 def _says_nothing(says: str, name: str) -> bool:
     """Whether a sentence is a stub, no plain text, under three words, or holds no word beyond the name itself."""
-    own = name.rpartition(".")[2]
-    known = {own.lower(), *own.lower().split("_"), *(word.lower() for word in _WORD.findall(own))}
-    words = {word.lower() for word in _WORD.findall(says)}
     if len(says.split()) < 3 or not says.isprintable() or _STUB.match(says):
         return True
-    return words <= known | _SAYS_NOTHING
+    last = name.rpartition(".")[2]
+    known = {word.lower() for word in (last, *last.split("_"), *_WORD.findall(last))}
+    return {word.lower() for word in _WORD.findall(says)} <= known | _SAYS_NOTHING
 
 
 def _readable(item: Documented) -> str:
     words = " ".join(_WORD.findall(item.name))
-    arguments = item.signature[len(item.name) + 1 : -1]
     if item.signature == item.name:
         return f"{words}: {item.name}"
-    cut = [_CUT] if arguments == _CUT or arguments.endswith(f", {_CUT}") else []
-    kept = arguments.removesuffix(_CUT).removesuffix(", ") if cut else arguments
-    parsed = ast.parse(f"def f({kept}): ...").body[0]
+    arguments, cut = re.subn(r"(^|, )\.\.\.$", "", item.signature[len(item.name) + 1 : -1])
+    parsed = ast.parse(f"def f({arguments}): ...").body[0]
     assert isinstance(parsed, ast.FunctionDef)
-    args = parsed.args
-    names = [argument.arg for argument in (*args.posonlyargs, *args.args)]
-    names += [f"*{args.vararg.arg}"] if args.vararg else []
-    names += [argument.arg for argument in args.kwonlyargs]
-    names += [f"**{args.kwarg.arg}"] if args.kwarg else []
-    return f"{words}: {item.name}({', '.join(names + cut)})"
+    names = [name for name, _ in _parameters(parsed.args) if name not in ("/", "*")]
+    return f"{words}: {item.name}({', '.join(names + [_CUT] * cut)})"

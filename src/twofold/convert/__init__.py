@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from twofold import storage
-from twofold.convert import bert, folder, gpt2, hugging_face, sentences
-from twofold.convert.found import Found, Item, Settings, refuse
-from twofold.errors import TwofoldError
+from twofold.convert import hugging_face, tensorflow
+from twofold.convert.contents import Contents, Item, Settings, Why, refuse
+from twofold.data.backbones import clearly
+from twofold.encoders.pretrained import CONSTANTS, SAFELY, Config, PretrainedEncoder, is_on_top
+from twofold.errors import SeveralErrors, TwofoldError
+from twofold.model.load import load
+from twofold.model.sentences import MODULES
+from twofold.types import Vocabulary
 
 __all__ = ["Imported", "Item", "Settings", "convert"]
 
+PUBLISHED = {
+    "bert": (tensorflow.BERT_CONFIG, tensorflow.read_bert),
+    "gpt2": (tensorflow.GPT2_CONFIG, tensorflow.read_gpt2),
+}
+"""The file that tells a kind, and what reads it."""
 SOURCES = (
-    f"{bert.CONFIG} and a checkpoint (Google's BERT), {gpt2.CONFIG} and a checkpoint (OpenAI's GPT-2), "
-    f"{hugging_face.CONFIG} and weights (transformers), or {sentences.MODULES} (sentence-transformers)"
+    f"{tensorflow.BERT_CONFIG} and a checkpoint (Google's BERT), {tensorflow.GPT2_CONFIG} and a checkpoint (OpenAI's "
+    f"GPT-2), {hugging_face.CONFIG} and weights (transformers), or {MODULES} (sentence-transformers)"
 )
+WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+LEAVE_OUT = "--allow-mismatch leaves out what does not fit"
 
 
 @dataclass(frozen=True)
@@ -39,38 +59,128 @@ def convert(source: str | Path, out: str | Path, settings: Settings | None = Non
     source, out, settings = Path(source), Path(out), settings or Settings()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TwofoldError(f"{out}: is there already; choose another folder")
-    found = _read(source, settings)
-    refuse(source, () if settings.allow_mismatch else found.misfits, folder.LEAVE_OUT)
+    contents = _read(source, settings)
+    refuse(source, () if settings.allow_mismatch else contents.misfits, LEAVE_OUT)
     with storage.new_folder(out) as aside:
-        folder.write(aside, found, source)
-        tokens, others = folder.check(aside, found, source, settings)
-    written = folder.fitting(found, others)
-    return Imported(
-        format=found.format,
-        kind=str(found.config["model_type"]),
-        tensors=len(written),
-        parameters=sum(value.numel() for value in written.values()),
-        vocabulary=tokens,
-        not_read=(*found.not_read, *found.misfits, *others),
-    )
+        _write(aside, contents, source)
+        with _named(aside, source):
+            return _check(aside, contents, source, settings)
 
 
-def _read(source: Path, settings: Settings) -> Found:
+def _read(source: Path, settings: Settings) -> Contents:
     """What a folder holds, whichever of the formats it is in."""
     if not source.is_dir():
         raise TwofoldError(f"{source}: no such folder; SOURCE is a folder with {SOURCES}")
     checkpoints = any(source.glob("*.index"))
-    signs = {"bert": bert.CONFIG, "gpt2": gpt2.CONFIG}
-    kinds = [kind for kind, file in signs.items() if checkpoints and (source / file).is_file()]
-    kind = settings.kind if settings.kind in kinds else next(iter(kinds), None)
-    if kind and settings.kind not in (None, kind):
-        raise TwofoldError(f"{source}: holds {kind}, and --kind says {settings.kind}; leave --kind away")
+    kinds = [kind for kind, (file, _) in PUBLISHED.items() if checkpoints and (source / file).is_file()]
     if len(kinds) > 1 and settings.kind is None:
         raise TwofoldError(f"{source}: may hold {' or '.join(kinds)}; say --kind")
-    if kind:
-        return bert.read(source, settings) if kind == "bert" else gpt2.read(source, settings)
-    if (source / sentences.MODULES).is_file():
-        return sentences.read(source, settings)
+    if kinds:
+        kind = settings.kind if settings.kind in kinds else kinds[0]
+        settings.check_kind(source, kind)
+        return PUBLISHED[kind][1](source, settings)
+    if (source / MODULES).is_file():
+        return hugging_face.read_sentences(source, settings)
     if (source / hugging_face.CONFIG).is_file():
-        return hugging_face.read(source, settings)
+        return hugging_face.read_transformers(source, settings)
     raise TwofoldError(f"{source}: holds nothing that can be imported; it must have {SOURCES}")
+
+
+def _write(folder: Path, contents: Contents, source: Path) -> None:
+    """Fill a new folder."""
+    storage.write_json(folder / "config.json", dict(contents.config))
+    storage.write_tensors(folder / WEIGHTS, contents.tensors, {"format": "pt"})
+    files = {**contents.files, **(contents.tokenizer if TOKENIZER in contents.tokenizer else {})}
+    for name, content in files.items():
+        storage.write_bytes(folder / name, content)
+    if TOKENIZER not in contents.tokenizer:
+        _make_tokenizer(folder, contents, source)
+
+
+def _make_tokenizer(folder: Path, contents: Contents, source: Path) -> None:
+    """Let transformers make tokenizer.json from the files that there are."""
+    from transformers import AutoTokenizer
+
+    if not contents.tokenizer:
+        raise TwofoldError(f"{source}: has no tokenizer (tokenizer.json, or vocab.txt); copy its files there")
+    with TemporaryDirectory() as name, clearly(str(source), "its tokenizer's files may be damaged"):
+        for file, content in {**contents.tokenizer, "config.json": json.dumps(dict(contents.config)).encode()}.items():
+            Path(name, file).write_bytes(content)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer.save_pretrained(folder)
+    if not (folder / TOKENIZER).is_file():
+        raise TwofoldError(f"{source}: its tokenizer has no quick form ({TOKENIZER}); save it once in that form")
+
+
+def _check(folder: Path, contents: Contents, source: Path, settings: Settings) -> Imported:
+    """Read the folder once as an encoder will, and leave out what is known to nobody, where mismatches are allowed.
+
+    What an encoder lacks is refused even then: it would be made up.
+    """
+    encoder = Config(name=str(folder)).settled()
+    built = encoder.build(Vocabulary(1, 1, 0, 0, 0, 0), frozenset(["states"]))
+    lost, others = _loading(folder, contents, built, source)
+    refuse(source, lost, "the encoder cannot do without")
+    unknown = {item.name: item for item in others if item.why == "unknown"}
+    refuse(source, () if settings.allow_mismatch else unknown.values(), LEAVE_OUT)
+    written = {name: value for name, value in contents.tensors.items() if name not in unknown}
+    if unknown:
+        storage.write_tensors(folder / WEIGHTS, written, {"format": "pt"})
+    tokens = _check_tokens(folder, contents, built, source, settings)
+    encoder.own_tokenizer()
+    encoder.fill(built)
+    if contents.format == "sentence-transformers":
+        load(folder)
+    numbers = sum(value.numel() for value in written.values())
+    not_read = (*contents.not_read, *contents.misfits, *others)
+    return Imported(contents.format, str(contents.config["model_type"]), len(written), numbers, tokens, not_read)
+
+
+def _loading(folder: Path, contents: Contents, built: PretrainedEncoder, source: Path) -> tuple[list[Item], list[Item]]:
+    """What transformers lacks of the tensors that the encoder has, and what it finds beside them."""
+    from transformers import AutoModel
+
+    how: dict[str, Any] = {**SAFELY, "use_safetensors": True, "output_loading_info": True}
+    with clearly(str(source), "its architecture may need another version of transformers"):
+        model, info = AutoModel.from_pretrained(str(folder), ignore_mismatched_sizes=True, **how)
+    needed = {name: tuple(value.shape) for name, value in built.backbone.state_dict().items()}
+
+    def here(name: str) -> str:
+        return name if name in needed else name.removeprefix("encoder.")  # where it is one of two halves
+
+    lost = [Item("missing", name, needed[here(name)]) for name in sorted(info["missing_keys"]) if here(name) in needed]
+    for name, shape, expected in sorted(info["mismatched_keys"]):
+        if here(name) in needed:
+            lost.append(Item("another shape", name, tuple(shape), tuple(expected)))
+    others = []
+    for name in sorted(info["unexpected_keys"]):
+        why: Why = "head" if is_on_top(name, contents.tensors, model.base_model_prefix) else "unknown"
+        shape = tuple(contents.tensors[name].shape) if name in contents.tensors else None
+        others.append(Item("constant" if name.endswith(CONSTANTS) else why, name, shape))
+    return lost, others
+
+
+def _check_tokens(folder: Path, contents: Contents, built: PretrainedEncoder, source: Path, settings: Settings) -> int:
+    """How many tokens its tokenizer knows, for each of which there must be weights."""
+    with clearly(str(source), "its tokenizer may be damaged"):
+        tokens: int = max(Tokenizer.from_file(str(folder / TOKENIZER)).get_vocab().values(), default=-1) + 1
+    rows: int = built.backbone.get_input_embeddings().num_embeddings
+    differ = f"{source}: its tokenizer knows {tokens} tokens, its weights {rows}"
+    if tokens > rows:
+        raise TwofoldError(f"{differ}; give it the tokenizer that it was trained with")
+    if contents.exact and tokens < rows and not settings.allow_mismatch:
+        raise TwofoldError(f"{differ}; --allow-mismatch takes them together all the same")
+    return tokens
+
+
+@contextmanager
+def _named(folder: Path, source: Path) -> Iterator[None]:
+    """Let errors and warnings name the source, not the folder that is being written."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except TwofoldError as error:
+            raise SeveralErrors(str(error).replace(str(folder), str(source)).splitlines()) from error
+    for warning in said:
+        warnings.warn(str(warning.message).replace(str(folder), str(source)), warning.category, stacklevel=4)

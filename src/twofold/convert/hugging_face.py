@@ -1,49 +1,111 @@
-"""A folder of transformers, whose weights may be pickled: read without running any code, and written as safetensors."""
+"""Folders of transformers and of sentence-transformers, whose weights may be pickled: read without running any code."""
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import save as as_safetensors
 from torch import Tensor
 
 from twofold import storage
-from twofold.convert.found import AGAIN, MISSING, UNKNOWN, Found, Item, Settings, read_bytes, short
+from twofold.convert.contents import AGAIN, Contents, Item, Settings, read_bytes, short
 from twofold.errors import TwofoldError
+from twofold.model.sentence_misfits import misfits_of
+from twofold.model.sentences import (
+    ENDLESS,
+    LENGTH,
+    MODES,
+    MODULES,
+    PROMPTS,
+    Module,
+    modes_of,
+    read_sentence_folder,
+)
 
 CONFIG = "config.json"
 WHOLE = ("model.safetensors", "pytorch_model.bin")
 """What the weights may be called; parts of them are listed in a file of that name with .index.json."""
 TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"]
 TOKENIZER += ["vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model"]
+POOLING = "1_Pooling"
 
 
-def read(source: Path, settings: Settings) -> Found:
+def read_transformers(source: Path, settings: Settings) -> Contents:
     """The model in a folder of transformers, every tensor under the name that it has."""
     config = storage.read_json(source / CONFIG, AGAIN)
     kind = config.get("model_type", settings.kind)
     if kind is None:
         raise TwofoldError(f"{source / CONFIG}: has no model_type; say --kind bert or --kind gpt2")
-    if settings.kind not in (None, kind):
-        raise TwofoldError(f"{source}: holds {kind}, and --kind says {settings.kind}; leave --kind away")
-    tensors, misfits = weights(source)
-    return Found(
-        format="transformers",
-        config={**config, "model_type": kind},
-        tensors=tensors,
-        tokenizer={name: read_bytes(source / name, AGAIN) for name in TOKENIZER if (source / name).is_file()},
-        misfits=misfits,
-    )
+    settings.check_kind(source, kind)
+    tensors, misfits = _weights(source)
+    tokenizer = {name: read_bytes(source / name) for name in TOKENIZER if (source / name).is_file()}
+    return Contents("transformers", {**config, "model_type": kind}, tokenizer, tensors, misfits=misfits)
 
 
-def weights(source: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
+def read_sentences(source: Path, settings: Settings) -> Contents:
+    """The network, with the files that tell what becomes of its states, how much it reads, and its prompts."""
+    folder = read_sentence_folder(source)
+    assert folder is not None, MODULES
+    network = read_transformers(source / folder.network.path, settings)
+    misfits = misfits_of(folder)
+    left_out, settings_left_out = [misfit.module for misfit in misfits], {misfit.setting for misfit in misfits}
+    modules = [module for module in folder.modules[1:] if module not in left_out]
+    if folder.pooling and not any(module.kind == "Pooling" for module in modules):
+        modules.insert(0, replace(folder.pooling, about={**folder.pooling.about, "pooling_mode": "mean"}))
+    modules = [replace(module, path=POOLING) if module.kind == "Pooling" else module for module in modules]
+    about = dict(folder.network.about)
+    if not about.get("max_seq_length") and folder.limit < ENDLESS:
+        about["max_seq_length"] = folder.limit
+    files = {LENGTH: _json(_without(about, settings_left_out))}
+    for module in modules:
+        files |= _module_files(source, module)
+    if folder.about:
+        files[PROMPTS] = _json(_without(folder.about, settings_left_out))
+    lines = enumerate([replace(folder.network, path=""), *modules])
+    files[MODULES] = _json([{"idx": n, "name": str(n), "path": m.path, "type": m.type} for n, m in lines])
+    items = tuple(Item(misfit.why, misfit.what) for misfit in misfits)
+    return replace(network, format="sentence-transformers", files=files, misfits=(*network.misfits, *items))
+
+
+def _module_files(source: Path, module: Module) -> dict[str, bytes]:
+    """The settings of a module, and its weights, whichever way they were saved."""
+    about = _flagged(module.about) if module.kind == "Pooling" else module.about
+    files = {f"{module.path}/config.json": _json(about)}
+    if module.kind == "Dense":
+        tensors, _ = _weights(source / module.path)
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        files[f"{module.path}/model.safetensors"] = as_safetensors(contiguous)
+    return files
+
+
+def _flagged(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a pooling with the flags of older versions, which all versions read."""
+    modes = modes_of(about)
+    width = about.get("word_embedding_dimension", about.get("embedding_dimension"))
+    flags = {f"pooling_mode_{flag}": mode in modes for mode, flag in MODES.items()}
+    return {"word_embedding_dimension": width, **flags, "include_prompt": about.get("include_prompt", True)}
+
+
+def _without(content: Mapping[str, Any], keys: set[str | None]) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key not in keys}
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _weights(source: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
     """All tensors, and the names that the list of the files and the files themselves do not agree on."""
     for whole in WHOLE:
-        listed = source / f"{whole}.index.json"
         if (source / whole).is_file():
             return _apart(_read(source / whole)), ()
-        if listed.is_file():
+        if (listed := source / f"{whole}.index.json").is_file():
             return _parts(listed)
     raise TwofoldError(f"{source}: holds no weights that can be read ({' or '.join(WHOLE)}); {AGAIN}")
 
@@ -57,8 +119,8 @@ def _parts(listed: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
         if Path(file).name != file:
             raise TwofoldError(f"{listed}: names a file outside of its folder ({file}); {AGAIN}")
         tensors |= _read(listed.with_name(file))
-    lost = [Item(MISSING, name) for name in sorted(where.keys() - tensors.keys())]
-    more = [Item(UNKNOWN, name, tuple(tensors[name].shape)) for name in sorted(tensors.keys() - where.keys())]
+    lost = [Item("missing", name) for name in sorted(where.keys() - tensors.keys())]
+    more = [Item("unknown", name, tuple(tensors[name].shape)) for name in sorted(tensors.keys() - where.keys())]
     return _apart(tensors), (*lost, *more)
 
 
@@ -68,15 +130,15 @@ def _read(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about versions of pickle, before it fails anyway
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise TwofoldError(f"{path}: no such file; {AGAIN}") from None
     except Exception as error:  # a damaged pickle may raise anything
         remedy = "save its tensors alone, best as model.safetensors; code in it is never run"
         raise TwofoldError(f"{path}: not readable as tensors alone ({short(error)}); {remedy}") from error
-    if not isinstance(found, dict) or not found or not all(isinstance(one, Tensor) for one in found.values()):
+    if not isinstance(content, dict) or not content or not all(isinstance(one, Tensor) for one in content.values()):
         raise TwofoldError(f"{path}: does not hold named tensors and nothing else; save the model's state_dict alone")
-    return {str(name): value.detach() for name, value in found.items()}
+    return {str(name): tensor.detach() for name, tensor in content.items()}
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

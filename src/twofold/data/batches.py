@@ -1,18 +1,25 @@
-"""Which rows make which batch, computed from the lengths and (seed, epoch) alone, and rows as tensors."""
+"""Which rows make which batch, from their lengths and (seed, epoch) alone; rows and windows of rows as tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from twofold.types import Movable
+
 Draw = np.random.Generator
+Integers = NDArray[np.int64]
+"""Numbers of rows, or places of tokens."""
 POOL = 1 << 17
 """Rows sorted by length together: enough that padding is rare, few enough that an epoch stays shuffled."""
+Span = tuple[int, int]
+"""Where a window begins and where it ends, counted in tokens."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +37,21 @@ class Moment:
 class Plan:
     """The batches of one epoch."""
 
-    order: NDArray[np.int64]
+    order: Integers
     """Row numbers, those of one batch side by side."""
-    starts: NDArray[np.int64]
+    starts: Integers
     """Where in `order` each batch starts, in the order of the epoch."""
-    stops: NDArray[np.int64]
+    stops: Integers
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def rows(self, batch: int) -> NDArray[np.int64]:
+    def rows(self, batch: int) -> Integers:
         """The row numbers of one batch."""
         return self.order[self.starts[batch] : self.stops[batch]]
 
 
-def plan_by_length(
-    lengths: Sequence[NDArray[np.int64]], rows: NDArray[np.int64], batch_tokens: int, seed: int, epoch: int
-) -> Plan:
+def plan_by_length(lengths: Sequence[Integers], rows: Integers, batch_tokens: int, seed: int, epoch: int) -> Plan:
     """Batches of rows of like length, rows × longest at most `batch_tokens`; a longer row is a batch of its own."""
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(rows)
@@ -55,8 +60,7 @@ def plan_by_length(
         # Rows of equal lengths keep their random order, so that batches differ from epoch to epoch.
         order[start : start + POOL] = pool[np.lexsort([side[pool] for side in lengths])]
     longest = np.max([side[order] for side in lengths], axis=0)
-    starts = []
-    start = 0
+    starts, start = [], 0
     while start < len(order):
         starts.append(start)
         pool_end = min(len(order), (start // POOL + 1) * POOL)
@@ -66,20 +70,20 @@ def plan_by_length(
     return _shuffled(order, starts, draw)
 
 
-def plan_at_random(rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: int) -> Plan:
+def plan_at_random(rows: Integers, batch_rows: int, seed: int, epoch: int) -> Plan:
     """Batches of a fixed number of rows drawn at random, whatever their lengths."""
     draw = np.random.default_rng([seed, epoch])
     return _shuffled(draw.permutation(rows), range(0, len(rows), batch_rows), draw)
 
 
-def plan_evenly(rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: int) -> Plan:
+def plan_evenly(rows: Integers, batch_rows: int, seed: int, epoch: int) -> Plan:
     """Batches drawn at random of at most `batch_rows` rows, all as large as each other but for one row."""
     draw = np.random.default_rng([seed, epoch])
     count = -(-len(rows) // batch_rows)
     return _shuffled(draw.permutation(rows), [len(rows) * number // count for number in range(count)], draw)
 
 
-def plan_by_size(sizes: NDArray[np.int32], rows: NDArray[np.int64], batch_rows: int, seed: int, epoch: int) -> Plan:
+def plan_by_size(sizes: NDArray[np.int32], rows: Integers, batch_rows: int, seed: int, epoch: int) -> Plan:
     """Batches drawn at random, each of rows of one size; `sizes` is (rows, 2), one for each of `rows`."""
     draw = np.random.default_rng([seed, epoch])
     drawn = draw.permutation(len(rows))
@@ -88,22 +92,18 @@ def plan_by_size(sizes: NDArray[np.int32], rows: NDArray[np.int64], batch_rows: 
     place = np.argsort(group, kind="stable")
     order, group = rows[drawn[place]], group[place]
     begins = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
-    starts = [
-        start
-        for begin, end in zip(begins, [*begins[1:], len(order)], strict=True)
-        for start in range(begin, end, batch_rows)
-    ]
+    starts = [start for begin, end in pairwise([*begins, len(order)]) for start in range(begin, end, batch_rows)]
     return _shuffled(order, starts, draw)
 
 
-def hold_out(rows: int, held: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hold_out(rows: int, held: int, seed: int) -> tuple[Integers, Integers]:
     """Row numbers to train on, and `held` others drawn by seed to judge by, both in order."""
     order = np.random.default_rng([seed, rows]).permutation(rows)
     return np.sort(order[held:]), np.sort(order[:held])
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Numbers of rows, longest first, in batches of at most `tokens` padded tokens."""
+    """Integers of rows, longest first, in batches of at most `tokens` padded tokens."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     start = 0
     while start < len(order):
@@ -112,7 +112,7 @@ def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         start += size
 
 
-def _shuffled(order: NDArray[np.int64], starts: Sequence[int], draw: np.random.Generator) -> Plan:
+def _shuffled(order: Integers, starts: Sequence[int], draw: Draw) -> Plan:
     begins = np.asarray(starts, np.int64)
     stops = np.append(begins[1:], len(order))
     shuffled = draw.permutation(len(begins))
@@ -123,14 +123,77 @@ def pad_ids(
     rows: Sequence[ArrayLike], pad: int, start: int | None = None, end: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """(rows, longest) of ids, each between `start` and `end` where they are given, and true where real."""
-    before, after = start is not None, end is not None
-    lengths = np.array([len(row) for row in rows], np.int64) + before + after  # type: ignore[arg-type]
-    tokens = np.full((len(rows), lengths.max()), pad, np.int64)
-    for line, row, length in zip(tokens, rows, lengths, strict=True):
-        line[int(before) : length - after] = row
-        if after:
-            line[length - 1] = end
-    if before:
-        tokens[:, 0] = start
-    mask = np.arange(tokens.shape[1]) < lengths[:, None]
+    before, after = (np.array([] if symbol is None else [symbol], np.int64) for symbol in (start, end))
+    framed = [np.concatenate([before, row, after]) for row in rows]
+    lengths = np.array([len(row) for row in framed])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    tokens = np.full(mask.shape, pad, np.int64)
+    tokens[mask] = np.concatenate(framed)
     return torch.from_numpy(tokens), torch.from_numpy(mask)
+
+
+@dataclass(frozen=True)
+class Windows(Movable):
+    """Rows that are read in overlapping windows, because some are longer than a model may read at once."""
+
+    rows: Tensor
+    """(windows,): the row of the batch that each window is of."""
+    places: Tensor
+    """(windows, positions): which tokens of its row a window reads."""
+    mask: Tensor
+    """(windows, positions), true where real."""
+    window: Tensor
+    """(rows, tokens): the window that the state of each token comes from."""
+    position: Tensor
+    """(rows, tokens): and the position in that window."""
+
+    def mean(self, summaries: Tensor, mask: Tensor) -> Tensor:
+        """(rows, width): the mean of each row's windows, weighted by how many tokens take their state from a window."""
+        taken = torch.bincount(self.window[mask], minlength=len(summaries))
+        weights = (taken / mask.sum(1)[self.rows])[:, None].to(summaries)
+        return summaries.new_zeros(len(mask), summaries.shape[1]).index_add(0, self.rows, summaries * weights)
+
+
+def window_spans(sizes: Sequence[int], room: int) -> list[Span]:
+    """The windows of a sentence whose words have so many tokens each, none of which has more than `room`.
+
+    A window holds as many words as fit. The next one goes back over half the room, where its new word leaves that much.
+    """
+    ends = [0, *accumulate(sizes)]  # word n has the tokens from ends[n] to ends[n + 1]
+    spans, first = [], 0
+    while True:
+        last = first + 1
+        while last < len(sizes) and ends[last + 1] - ends[first] <= room:
+            last += 1
+        spans.append((ends[first], ends[last]))
+        if last == len(sizes):
+            return spans
+        first += 1
+        while ends[last] - ends[first] > room // 2 or ends[last + 1] - ends[first] > room:
+            first += 1
+
+
+def make_windows(rows: Sequence[tuple[int, Sequence[Span]]], before: int, after: int) -> Windows:
+    """The windows of a batch; the state of a token comes from the window in which it stands furthest from a cut.
+
+    rows: the number of tokens of each row with its frame, and its windows among the tokens inside the frame
+    before, after: the sizes of the frame, which stands around every window
+    """
+    owners: list[int] = []
+    places: list[Integers] = []
+    window, position = np.zeros((2, len(rows), max(length for length, _ in rows)), np.int64)
+    for row, (length, spans) in enumerate(rows):
+        deepest = np.full(length, -length)
+        for number, (start, stop) in enumerate(spans):
+            first, end = before + start, before + stop
+            place = np.concatenate([np.arange(before), np.arange(first, end), np.arange(length - after, length)])
+            # Where a row begins and ends nothing was cut off, so its first and last window give the frame too.
+            left = place - first if number else np.full_like(place, length)
+            right = end - 1 - place if number < len(spans) - 1 else np.full_like(place, length)
+            depth = np.minimum(left, right)
+            deeper = np.flatnonzero(depth > deepest[place])
+            deepest[place[deeper]] = depth[deeper]
+            window[row, place[deeper]], position[row, place[deeper]] = len(places), deeper
+            owners.append(row)
+            places.append(place)
+    return Windows(torch.tensor(owners), *pad_ids(places, 0), torch.from_numpy(window), torch.from_numpy(position))

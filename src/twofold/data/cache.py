@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -27,6 +26,8 @@ from twofold.storage.checksums import CheckedFile, SummedFile
 
 FORMAT = 2
 ABOUT = "about.json"
+ABANDONED = 7 * 86_400
+"""Seconds after which a folder that nobody finished was left behind by a killed process."""
 CHUNK = 500_000
 """About how many characters are tokenized at a time, whether in many short rows or in a few long ones."""
 Report = Callable[[int], None]
@@ -43,6 +44,11 @@ class Encoded:
     """For each row a sequence of numbers."""
     cut: int = 0
 
+    def flat(self, dtype: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The numbers of all rows one after the other, and where each row ends."""
+        ends = np.cumsum([len(row) for row in self.ids], dtype=np.int64)
+        return np.fromiter(itertools.chain(*self.ids), dtype), ends
+
 
 class Field(Protocol):
     """What a cache asks of a column: numbers for each row, their type, and what they depend on."""
@@ -53,6 +59,9 @@ class Field(Protocol):
     def settings(self) -> list[Any]: ...
 
     def encode(self, rows: Sequence[Row]) -> Encoded: ...
+
+
+Fields = Mapping[str, Field]
 
 
 @dataclass(frozen=True)
@@ -93,100 +102,57 @@ class Cache:
 
     @classmethod
     def of(
-        cls,
-        where: Sources,
-        fields: Mapping[str, Field],
-        report: Report | None = None,
-        read: Read | None = None,
-        content: str | None = None,
+        cls, where: Sources, fields: Fields, report: Report | None = None, read: Read = read_rows, content: str = ""
     ) -> Cache:
         """The cache of a file, from disk if the same was read before; some field's settings must tell `read`.
 
         content: a hash of all that is read, where that is more than one file
         """
-        folder = cache_folder() / _key(content or fingerprint(where), fields)
+        settings = [[name, *field.settings()] for name, field in fields.items()]
+        key = json.dumps([FORMAT, content or fingerprint(where), settings])
+        folder = cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:32]
         if not folder.exists():
-            _build(folder, (read or read_rows)(where), fields, report)
-        return dataclasses.replace(cls._open(folder), where=where)
+            _build(folder, read(where), fields, report)
+        return cls._open(folder, where)
 
     @classmethod
-    def in_memory(cls, rows: Sequence[Row], fields: Mapping[str, Field]) -> Cache:
+    def in_memory(cls, rows: Sequence[Row], fields: Fields) -> Cache:
         """The same of rows at hand, without a file."""
         columns, cut = {}, {}
         for name, field in fields.items():
             encoded = field.encode(rows)
-            offsets = np.cumsum([0, *(len(row) for row in encoded.ids)], dtype=np.int64)
-            columns[name] = Column(np.fromiter(itertools.chain(*encoded.ids), field.dtype), offsets)
-            cut[name] = encoded.cut
+            ids, ends = encoded.flat(field.dtype)
+            columns[name], cut[name] = Column(ids, np.append(0, ends)), encoded.cut
         return cls(columns, len(rows), cut)
 
     @classmethod
-    def _open(cls, folder: Path) -> Cache:
-        remedy = f"remove {folder} and run again"
-        about = _read_about(folder / ABOUT, remedy)
+    def _open(cls, folder: Path, where: Sources) -> Cache:
+        path, remedy = folder / ABOUT, f"remove {folder} and run again"
+        about = storage.read_json(path, remedy)
+        storage.check_content(about, path, remedy)
+        missing = {"rows", "types", "cut", "files"} - about.keys()
+        if missing or about.get("format") != FORMAT:
+            raise TwofoldError(f"{path}: damaged, it lacks {', '.join(sorted(missing or {'format'}))}; {remedy}")
+        files = {name: CheckedFile(folder / name, sums, remedy) for name, sums in about["files"].items()}
         columns = {}
         for number, (name, kind) in enumerate(about["types"].items()):
-            ids, offsets = (
-                CheckedFile(folder / file, about["files"][file], remedy)
-                for file in (f"{number}.ids", f"{number}.offsets")
-            )
+            ids, offsets = files[f"{number}.ids"], files[f"{number}.offsets"]
             columns[name] = Column(ids.bytes.view(np.dtype(kind)), offsets.whole(np.dtype(np.int64)), ids)
-        return cls(columns, about["rows"], about["cut"])
-
-
-def _read_about(path: Path, remedy: str) -> dict[str, Any]:
-    """What is known of a cache, if it stands there as it was written."""
-    about = storage.read_json(path, remedy)
-    storage.check_content(about, path, remedy)
-    missing = {"rows", "types", "cut", "files"} - about.keys()
-    if missing or about.get("format") != FORMAT:
-        raise TwofoldError(f"{path}: damaged, it lacks {', '.join(sorted(missing or {'format'}))}; {remedy}")
-    return about
+        return cls(columns, about["rows"], about["cut"], where)
 
 
 def cache_folder() -> Path:
     """`$TWOFOLD_CACHE`, or `twofold` in the user's cache folder."""
-    own = os.environ.get("TWOFOLD_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
+    chosen = os.environ.get("TWOFOLD_CACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
 
 
-def _key(content: str, fields: Mapping[str, Field]) -> str:
-    settings = [[name, *field.settings()] for name, field in fields.items()]
-    return hashlib.sha256(json.dumps([FORMAT, content, settings]).encode()).hexdigest()[:32]
-
-
-def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], report: Report | None) -> None:
-    """Read the file once, chunk by chunk, into a folder of a name of its own; the first to finish keeps its copy."""
-    types = {name: field.dtype for name, field in fields.items()}
-    cut = dict.fromkeys(fields, 0)
-    total = 0
+def _build(folder: Path, rows: Iterator[Row], fields: Fields, report: Report | None) -> None:
+    """Read the file once into a folder of a name of its own; the first to finish keeps its copy."""
     with storage.writing(folder):
         aside = _new_folder(folder.parent)
         try:
-            with ExitStack() as stack:
-                names = [f"{number}.{ending}" for ending in ("ids", "offsets") for number in range(len(fields))]
-                files = {name: SummedFile(stack.enter_context((aside / name).open("wb"))) for name in names}
-                ids, offsets = list(files.values())[: len(fields)], list(files.values())[len(fields) :]
-                ends = [0] * len(fields)
-                for file in offsets:
-                    file.write(np.zeros(1, np.int64).tobytes())
-                while chunk := list(_chunk(rows)):
-                    for number, (name, field) in enumerate(fields.items()):
-                        encoded = field.encode(chunk)
-                        stops = ends[number] + np.cumsum([len(row) for row in encoded.ids], dtype=np.int64)
-                        ids[number].write(np.fromiter(itertools.chain(*encoded.ids), types[name]).tobytes())
-                        offsets[number].write(stops.tobytes())
-                        ends[number] = int(stops[-1])
-                        cut[name] += encoded.cut
-                    total += len(chunk)
-                    if report:
-                        report(total)
-                for opened in files.values():
-                    opened.file.flush()
-                    os.fsync(opened.file.fileno())
-            sums = {name: opened.about() for name, opened in files.items()}
-            about = {"format": FORMAT, "rows": total, "types": types, "cut": cut, "files": sums}
-            storage.write_checked_json(aside / ABOUT, about)
+            storage.write_checked_json(aside / ABOUT, _write(aside, rows, fields, report))
             aside.rename(folder)
         except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
@@ -195,16 +161,45 @@ def _build(folder: Path, rows: Iterator[Row], fields: Mapping[str, Field], repor
 
 
 def _new_folder(parent: Path) -> Path:
-    """A new folder to write a cache in."""
+    """A new folder to write a cache in; what killed processes left behind long ago is removed."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
+        for left in parent.glob(".new-*"):
+            with contextlib.suppress(FileNotFoundError):  # its owner may just have put it in its place
+                if time.time() - left.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(left, ignore_errors=True)
         return Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
     except OSError as error:
-        raise TwofoldError(
-            f"{parent}: token ids cannot be cached there ({error.strerror}); name a folder that can be written to: "
-            "TWOFOLD_CACHE=/path/to/a/folder"
-        ) from None
+        remedy = "name a folder that can be written to: TWOFOLD_CACHE=/path/to/a/folder"
+        raise TwofoldError(f"{parent}: token ids cannot be cached there ({error.strerror}); {remedy}") from None
+
+
+def _write(folder: Path, rows: Iterator[Row], fields: Fields, report: Report | None) -> dict[str, Any]:
+    """Write the numbers of all rows, chunk by chunk; what must be known to read them again."""
+    types = {name: field.dtype for name, field in fields.items()}
+    cut = dict.fromkeys(fields, 0)
+    total = 0
+    names = [f"{number}.{ending}" for ending in ("ids", "offsets") for number in range(len(fields))]
+    with ExitStack() as stack:
+        files = {name: SummedFile(stack.enter_context((folder / name).open("wb"))) for name in names}
+        for number in range(len(fields)):
+            files[f"{number}.offsets"].write(np.zeros(1, np.int64).tobytes())
+        while chunk := list(_chunk(rows)):
+            for number, (name, field) in enumerate(fields.items()):
+                encoded = field.encode(chunk)
+                numbers, ends = encoded.flat(types[name])
+                ids, offsets = files[f"{number}.ids"], files[f"{number}.offsets"]
+                offsets.write((ids.size // numbers.itemsize + ends).tobytes())
+                ids.write(numbers.tobytes())
+                cut[name] += encoded.cut
+            total += len(chunk)
+            if report:
+                report(total)
+        for file in files.values():
+            file.file.flush()
+            os.fsync(file.file.fileno())
+    sums = {name: file.about() for name, file in files.items()}
+    return {"format": FORMAT, "rows": total, "types": types, "cut": cut, "files": sums}
 
 
 def _chunk(rows: Iterator[Row]) -> Iterator[Row]:
@@ -214,11 +209,3 @@ def _chunk(rows: Iterator[Row]) -> Iterator[Row]:
         size += sum(len(str(value)) for value in row.values.values())
         if size > CHUNK:
             return
-
-
-def _sweep(folder: Path, days: float = 7) -> None:
-    """Remove what a killed process left behind long ago."""
-    for left in folder.glob(".new-*"):
-        with contextlib.suppress(FileNotFoundError):  # its owner may just have put it in its place
-            if time.time() - left.stat().st_mtime > days * 86_400:
-                shutil.rmtree(left, ignore_errors=True)

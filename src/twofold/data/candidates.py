@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twofold.data.files import Row, Where, read_rows
-from twofold.errors import TwofoldError, as_list, check_text
+from twofold.errors import TwofoldError, as_list, as_texts, check_text
 from twofold.types import Example
 
 Texts = Where | Path | Sequence[Example | str]
@@ -38,23 +38,23 @@ def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
 
     blank: keep rows whose text is empty; they are passed over otherwise, and blank lines of plain text always are
     """
-    found = False
+    empty = True
     for number, row in _numbered(where):
         text = row.values.get("text")
         if not isinstance(text, str):
             raise TwofoldError(f"{row.place}: no 'text' here; give lines of text, or rows with 'text' and 'id'")
         title = row.values.get("title")
         whole = f"{title} {text}" if isinstance(title, str) and title else text
-        if not (blank or whole.strip()):
-            continue
         if whole.strip():
             Row(row.place, {"text": whole}).text("text")  # whole characters only
-        found = True
+        elif not blank:
+            continue
+        empty = False
         fields = {name: value for name, value in row.values.items() if name not in ("id", "text")}
         yield Candidate(whole, number, row.values.get("id"), fields, row.place)
-    if not found:
-        where = where if isinstance(where, str | Path) else "the texts"
-        raise TwofoldError(f"{where}: holds no candidates; give one on each line")
+    if empty:
+        name = where if isinstance(where, str | Path) else "the texts"
+        raise TwofoldError(f"{name}: holds no candidates; give one on each line")
 
 
 def is_file(texts: Texts) -> bool:
@@ -71,18 +71,17 @@ def at_hand(texts: Any) -> Texts:
 def given_candidates(texts: Any, ids: Any = None) -> list[Candidate]:
     """Texts at hand, or rows with `text` and perhaps `id`, all of them kept; ids must differ from each other."""
     given = as_list(texts, "texts")
-    if any(isinstance(one, Mapping) for one in given):
+    if any(isinstance(text, Mapping) for text in given):
         candidates = list(read_candidates(given, blank=True))
     else:
-        for number, text in enumerate(given):
-            check_text(text, f"texts[{number}]")
-        candidates = [Candidate(str(text), number, place=f"texts[{number}]") for number, text in enumerate(given)]
+        texts = enumerate(as_texts(given, "texts"))
+        candidates = [Candidate(str(text), number, place=f"texts[{number}]") for number, text in texts]
     if ids is not None:
         names = as_list(ids, "ids")
         if len(names) != len(candidates):
             raise TwofoldError(f"ids: there are {len(names)}, but {len(candidates)} texts; give one for each text")
-        pairs = enumerate(zip(candidates, names, strict=True))
-        candidates = [Candidate(one.text, one.number, name, place=f"ids[{number}]") for number, (one, name) in pairs]
+        named = enumerate(zip(candidates, names, strict=True))
+        candidates = [Candidate(given.text, given.number, id, place=f"ids[{place}]") for place, (given, id) in named]
     check_ids(candidates)
     return candidates
 
@@ -91,25 +90,23 @@ def check_ids(candidates: Iterable[Candidate]) -> None:
     """Refuse two candidates of one id."""
     places: dict[Any, str] = {}
     for candidate in candidates:
+        id, place = candidate.id, candidate.place
         try:
-            before = places.get(candidate.id)
+            before = places.get(id)
         except TypeError:
-            raise TwofoldError(
-                f"{candidate.place}: {candidate.id!r:.60} cannot be an id; give a text or a number"
-            ) from None
+            raise TwofoldError(f"{place}: {id!r:.60} cannot be an id; give a text or a number") from None
         if before is not None:
-            told = f"the id {candidate.id!r:.60} is that of {before} too"
-            raise TwofoldError(f"{candidate.place}: {told}; ids must differ")
-        places[candidate.id] = candidate.place
+            raise TwofoldError(f"{place}: the id {id!r:.60} is that of {before} too; ids must differ")
+        places[id] = place
 
 
 def _numbered(where: Texts) -> Iterable[tuple[int, Row]]:
     """Rows with the numbers that name them where they have no id."""
     if not is_file(where):
-        for number, one in enumerate(as_list(where, "texts")):
-            values = {"text": one} if isinstance(one, str) else one
+        for number, text in enumerate(as_list(where, "texts")):
+            values = {"text": text} if isinstance(text, str) else text
             if not isinstance(values, Mapping):
-                check_text(one, f"texts[{number}]")
+                check_text(text, f"texts[{number}]")
             yield number, Row(f"texts[{number}]", values)
         return
     source: Any = str(where) if isinstance(where, Path) else where

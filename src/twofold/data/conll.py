@@ -34,10 +34,8 @@ def read_conll(path: Path) -> Iterator[Row]:
                 raise TwofoldError(f"{place}: only one column; a tab must stand between a word and its tag")
             names = names or ["words", *(f"column{n}" for n in range(2, len(cells))), "tags"][: len(cells)]
             if len(cells) != len(names):
-                raise TwofoldError(
-                    f"{place}: {len(cells)} columns, but {len(names)} at the first word of the file; "
-                    "give every word the same columns, with one tab between two"
-                )
+                said = f"{place}: {len(cells)} columns, but {len(names)} at the first word of the file"
+                raise TwofoldError(f"{said}; give every word the same columns, with one tab between two")
             _refuse_blanks(place, cells)
             words.append(cells)
         columns = map(list, zip(*words, strict=True))
@@ -56,10 +54,8 @@ def read_conllu(path: Path) -> Iterator[Row]:
         known: dict[str, int | None] = {"_": None, **{str(n): n for n in range(len(words) + 1)}}
         for place, cells in words:
             if cells[HEAD] not in known:
-                raise TwofoldError(
-                    f"{place}: HEAD {shown(cells[HEAD])} is neither _ nor a number from 0 to {len(words)}, "
-                    f"the last word of the sentence"
-                )
+                numbers = f"a number from 0 to {len(words)}, the last word of the sentence"
+                raise TwofoldError(f"{place}: HEAD {shown(cells[HEAD])} is neither _ nor {numbers}")
         values: dict[str, object] = {name: [cells[n] for _, cells in words] for name, n in NAMES.items()}
         values["heads"] = [known[cells[HEAD]] for _, cells in words]
         yield Row(words[0][0], values | {"conllu": "\n".join(line for _, line in sentence)})
@@ -143,10 +139,9 @@ def _syntactic_words(sentence: Sequence[Line]) -> list[tuple[str, list[str]]]:
         elif cells[ID].startswith(f"{following}-"):
             ranges.append((place, following, cells[ID].partition("-")[2]))
         else:
-            raise TwofoldError(
-                f"{place}: id {shown(cells[ID])} does not fit; here word {following}, empty node {last}.{nodes + 1} "
-                f"or a multi-word token from {following} may stand, or the blank line that ends a sentence"
-            )
+            fitting = f"word {following}, empty node {last}.{nodes + 1} or a multi-word token from {following}"
+            said = f"{place}: id {shown(cells[ID])} does not fit; here {fitting} may stand"
+            raise TwofoldError(f"{said}, or the blank line that ends a sentence")
     if nodes and not words:
         raise TwofoldError(f"{sentence[-1][0]}: a sentence of empty nodes; it needs a word")
     _check_ranges(ranges, len(words))
@@ -159,10 +154,8 @@ def _check_ranges(ranges: Iterable[tuple[str, int, str]], words: int) -> None:
     covered = 0
     for place, first, last in ranges:
         if not covered < first <= known.get(last, 0):
-            raise TwofoldError(
-                f"{place}: multi-word token {shown(f'{first}-{last}')} does not fit; it must end at one of the {words} "
-                f"words of its sentence, and share none with another"
-            )
+            rule = f"it must end at one of the {words} words of its sentence, and share none with another"
+            raise TwofoldError(f"{place}: multi-word token {shown(f'{first}-{last}')} does not fit; {rule}")
         covered = known[last]
 
 

@@ -8,17 +8,17 @@ import io
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from reprlib import repr as shown
 from typing import IO, Any
 
 from twofold.errors import TwofoldError
-from twofold.storage import parse_json, sha256
+from twofold.storage import parse_json, refuse_special, sha256
 from twofold.storage.encodings import SAMPLE, conversion
-from twofold.storage.special_files import refuse_special
 from twofold.types import Example
 
 Where = str | Mapping[str, str]
@@ -39,11 +39,15 @@ class Row:
     line: int | None = field(default=None, compare=False)
     """Where it begins in its file, from 1; a candidate without an id is named by it."""
 
-    def text(self, column: str) -> str | list[str]:
-        """The text, or the turns of a dialogue, in a column; an empty one is an error."""
-        value: Any = self.values.get(column)
+    def value(self, column: str) -> Any:
+        """What a column holds; one that the row lacks is an error."""
         if column not in self.values:
             raise TwofoldError(f"{self.place}: no '{column}' here; this row has {', '.join(map(str, self.values))}")
+        return self.values[column]
+
+    def text(self, column: str) -> str | list[str]:
+        """The text, or the turns of a dialogue, in a column; an empty one is an error."""
+        value = self.value(column)
         if value is None:
             raise TwofoldError(f"{self.place}: '{column}' is null; fill it or remove the row")
         turns: list[str] = value if isinstance(value, list) else [value]
@@ -62,15 +66,16 @@ class Row:
 def read_rows(where: Sources) -> Iterator[Row]:
     """Every row of a file, in order; a file without rows is an error."""
     if isinstance(where, tuple):
-        for one in where:
-            yield from read_rows(one)
+        for source in where:
+            yield from read_rows(source)
         return
-    empty = True
-    for row in _read_together(where) if isinstance(where, Mapping) else _read(Path(where)):
-        empty = False
-        yield row
-    if empty:
-        raise TwofoldError(f"{_name(where)}: holds no rows")
+    rows = _read_together(where) if isinstance(where, Mapping) else _read(Path(where))
+    first = next(rows, None)
+    if first is None:
+        name = " and ".join(where.values()) if isinstance(where, Mapping) else where
+        raise TwofoldError(f"{name}: holds no rows")
+    yield first
+    yield from rows
 
 
 def fingerprint(where: Sources) -> str:
@@ -102,63 +107,47 @@ def _sum_of(path: Path, stamp: tuple[int, ...]) -> str:
     return sha256(path)
 
 
-def _name(where: Where) -> str:
-    return " and ".join(where.values()) if isinstance(where, Mapping) else where
-
-
 def _read_together(paths: Mapping[str, str]) -> Iterator[Row]:
     """Plain text files of equal length as the columns of one table."""
-    files = {column: lines_of(Path(path)) for column, path in paths.items()}
-    while True:
-        found = {column: next(lines, None) for column, lines in files.items()}
-        lines = {column: item for column, item in found.items() if item is not None}
-        if not lines:
-            return
-        if len(lines) < len(paths):
-            short = next(paths[column] for column, item in found.items() if item is None)
-            raise TwofoldError(
-                f"{short}: ends before {_name({c: paths[c] for c in lines})}; they must have the same lines"
-            )
-        yield Row(next(iter(lines.values()))[0], {column: text for column, (_, text) in lines.items()})
+    for lines in zip_longest(*(lines_of(Path(path)) for path in paths.values())):
+        if None in lines:
+            short = next(path for path, line in zip(paths.values(), lines, strict=True) if line is None)
+            longer = [path for path, line in zip(paths.values(), lines, strict=True) if line is not None]
+            raise TwofoldError(f"{short}: ends before {' and '.join(longer)}; they must have the same lines")
+        yield Row(lines[0][0], dict(zip(paths, (text for _, text in lines), strict=True)))
 
 
 def _read(path: Path) -> Iterator[Row]:
+    from twofold.data.conll import read_conll, read_conllu  # it imports this file
+
     if os.path.isdir(path):  # unlike that of a Path it knows names that no file can have
-        yield from _read_datasets_folder(path)
-        return
+        return _read_datasets_folder(path)
+    readers: dict[str, Callable[[Path], Iterator[Row]]] = {
+        ".jsonl": _read_jsonl,
+        ".tsv": partial(read_table, quoting=csv.QUOTE_NONE, delimiter="\t"),
+        ".csv": partial(read_table, quoting=csv.QUOTE_MINIMAL, delimiter=","),
+        ".conll": read_conll,
+        ".conllu": read_conllu,
+    }
     ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    match ending.lower():
-        case ".jsonl":
-            yield from _read_jsonl(path)
-        case ".tsv":
-            yield from read_table(path, csv.QUOTE_NONE, "\t")
-        case ".csv":
-            yield from read_table(path, csv.QUOTE_MINIMAL, ",")
-        case ".conll":
-            from twofold.data.conll import read_conll  # it imports this file
+    return readers.get(ending.lower(), _read_lines)(path)
 
-            yield from read_conll(path)
-        case ".conllu":
-            from twofold.data.conll import read_conllu
 
-            yield from read_conllu(path)
-        case _:
-            for number, (place, line) in enumerate(lines_of(path), start=1):
-                if line.strip():
-                    yield Row(place, {"text": line}, number)
+def _read_lines(path: Path) -> Iterator[Row]:
+    for number, (place, line) in enumerate(lines_of(path), start=1):
+        if line.strip():
+            yield Row(place, {"text": line}, number)
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
-    for number, (place, line) in enumerate(lines_of(path), start=1):
-        if not line.strip():
-            continue
+    for row in _read_lines(path):
         try:
-            values = parse_json(line, nan=True)
+            values = parse_json(row.values["text"], nan=True)
         except ValueError as error:
-            raise TwofoldError(f"{place}: not JSON ({error})") from None
+            raise TwofoldError(f"{row.place}: not JSON ({error})") from None
         if not isinstance(values, dict):
-            raise TwofoldError(f"{place}: not a JSON object")
-        yield Row(place, values, number)
+            raise TwofoldError(f"{row.place}: not a JSON object")
+        yield Row(row.place, values, row.line)
 
 
 def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
@@ -187,10 +176,8 @@ def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
 
 def _read_datasets_folder(path: Path) -> Iterator[Row]:
     if (path / "dataset_dict.json").exists():
-        splits = sorted(inner.name for inner in path.iterdir() if inner.is_dir())
-        raise TwofoldError(
-            f"{path}: holds several splits; name one: {', '.join(str(path / split) for split in splits)}"
-        )
+        splits = sorted(str(inner) for inner in path.iterdir() if inner.is_dir())
+        raise TwofoldError(f"{path}: holds several splits; name one: {', '.join(splits)}")
     if not (path / "state.json").exists():
         raise TwofoldError(f"{path}: a folder, but not one that Hugging Face `datasets` wrote with save_to_disk")
     try:

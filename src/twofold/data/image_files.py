@@ -8,11 +8,11 @@ import os
 import stat
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from twofold.errors import TwofoldError
 from twofold.storage import sha256
@@ -27,53 +27,59 @@ class ImageError(TwofoldError):
     """An image that cannot be used, with its place."""
 
 
-class Files(Protocol):
+@dataclass(frozen=True)
+class Files(ABC):
     """Named files, wherever they lie."""
 
+    root: Path
+    """The folder that names begin from, which may lie inside an archive."""
+
+    @abstractmethod
     def names(self) -> list[str]:
         """The names of all, in order."""
-        ...
 
-    @property
-    def stems(self) -> dict[str, str]:
-        """The names of images by themselves without their endings."""
-        ...
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
 
-    def read(self, name: str) -> bytes: ...
-
-    def place(self, name: str) -> str:
-        """Where a file lies, for messages."""
-        ...
-
+    @abstractmethod
     def fingerprint(self, names: Iterable[str]) -> str:
         """Another one when one of these files has changed."""
-        ...
 
     def sum(self, names: Iterable[str]) -> str:
         """A hash of the content of these files, whatever their times."""
-        ...
+        return self.fingerprint(names)
 
-
-@dataclass(frozen=True)
-class Folder:
-    """The files under a folder; a link in it is read like the file or folder that it leads to."""
-
-    root: Path
+    def place(self, name: str) -> str:
+        """Where a file lies, for messages."""
+        return str(self.root / name)
 
     @cached_property
     def stems(self) -> dict[str, str]:
-        return _stems(self)
+        """The names of images by themselves without their endings."""
+        stems: dict[str, str] = {}
+        for name in self.names():
+            if name.lower().endswith(ENDINGS):
+                stem = name.rpartition(".")[0]
+                if stem in stems:
+                    raise TwofoldError(f"{self.place(name)}: beside {stems[stem]}; a table must name them with endings")
+                stems[stem] = name
+        return stems
+
+
+class Folder(Files):
+    """The files under a folder; a link in it is read like the file or folder that it leads to."""
 
     def names(self) -> list[str]:
-        found, seen = [], set()
+        paths, seen = [], set()
         for folder, inner, files in os.walk(self.root, followlinks=True):
             if (real := os.path.realpath(folder)) in seen:  # a link that leads in circles
                 inner.clear()
                 continue
             seen.add(real)
             inner.sort()
-            found += [path for name in files if (path := Path(folder, name)).is_file()]
-        return sorted(path.relative_to(self.root).as_posix() for path in found)
+            paths += [path for name in files if (path := Path(folder, name)).is_file()]
+        return sorted(path.relative_to(self.root).as_posix() for path in paths)
 
     def read(self, name: str) -> bytes:
         path = self.root / _inside(name, self.root)
@@ -87,16 +93,13 @@ class Folder:
         except (OSError, ValueError) as error:  # the latter of a name that no file can have
             raise ImageError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
-    def place(self, name: str) -> str:
-        return str(self.root / name)
-
     def fingerprint(self, names: Iterable[str]) -> str:
-        found: list[tuple[str, int, int]] = []
+        stamps: list[tuple[str, int, int]] = []
         for name in names:
             with contextlib.suppress(OSError, ValueError):
-                at = (self.root / name).stat()
-                found.append((name, at.st_size, at.st_mtime_ns))
-        return str(zlib.crc32(repr(found).encode()))
+                about = (self.root / name).stat()
+                stamps.append((name, about.st_size, about.st_mtime_ns))
+        return str(zlib.crc32(repr(stamps).encode()))
 
     def sum(self, names: Iterable[str]) -> str:
         whole = hashlib.sha256()
@@ -107,15 +110,17 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Archive:
+class Archive(Files):
     """The files under a folder of a zip archive; they are read, never unpacked."""
 
     path: Path
-    inside: str = ""
+    """The archive."""
 
-    @cached_property
-    def stems(self) -> dict[str, str]:
-        return _stems(self)
+    @property
+    def inside(self) -> str:
+        """The folder in the archive; nothing if it is the whole archive."""
+        inside = self.root.relative_to(self.path).as_posix()
+        return "" if inside == "." else inside
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
@@ -126,8 +131,8 @@ class Archive:
 
     def names(self) -> list[str]:
         start = f"{self.inside}/" if self.inside else ""
-        found = [info.filename for info in self._zip.infolist() if not info.is_dir()]
-        return sorted(name[len(start) :] for name in found if name.startswith(start))
+        names = [info.filename for info in self._zip.infolist() if not info.is_dir()]
+        return sorted(name.removeprefix(start) for name in names if name.startswith(start))
 
     def read(self, name: str) -> bytes:
         place = self.place(name)
@@ -144,17 +149,11 @@ class Archive:
         except Exception as error:  # a password, a wrong checksum, an unknown packing, bytes that are missing
             raise ImageError(f"{place}: cannot be unpacked ({error})") from None
 
-    def place(self, name: str) -> str:
-        return str(self.path / self.inside / name)
-
     def fingerprint(self, names: Iterable[str]) -> str:
         try:
             return f"{self.inside} {sha256(self.path)}"
         except OSError as error:
             raise TwofoldError(f"{self.path}: cannot be read ({error.strerror})") from None
-
-    def sum(self, names: Iterable[str]) -> str:
-        return self.fingerprint(names)
 
 
 @lru_cache(maxsize=8)
@@ -163,23 +162,12 @@ def _zip_at(path: Path, changed: int) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def _stems(files: Files) -> dict[str, str]:
-    stems: dict[str, str] = {}
-    for name in files.names():
-        if name.lower().endswith(ENDINGS):
-            stem = name.rpartition(".")[0]
-            if stem in stems:
-                raise TwofoldError(f"{files.place(name)}: beside {stems[stem]}; a table must name them with endings")
-            stems[stem] = name
-    return stems
-
-
 def open_files(where: str | Path) -> Files:
     """The files of a folder, of a zip archive, or of a folder inside one: images.zip/train."""
-    found = find_files(where)
-    if found is None:
+    files = find_files(where)
+    if files is None:
         raise TwofoldError(f"{where}: no such folder or zip archive")
-    return found
+    return files
 
 
 def find_files(where: str | Path) -> Files | None:
@@ -190,8 +178,7 @@ def find_files(where: str | Path) -> Files | None:
             return Folder(path)
         for archive in (path, *path.parents):
             if archive.suffix.lower() == ".zip" and archive.is_file():
-                inside = path.relative_to(archive).as_posix()
-                return Archive(archive, "" if inside == "." else inside)
+                return Archive(path, archive)
     return None
 
 

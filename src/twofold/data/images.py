@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
-import struct
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -68,8 +68,7 @@ class ImageFile:
 
     def size(self) -> tuple[int, int]:
         """Height and width, from the file's head."""
-        image = _opened(self.files.read(self.name), self.place)
-        return _upright_size(image, _orientation(image, self.place))
+        return _size(_opened(self.files.read(self.name), self.place), self.place)
 
     def __str__(self) -> str:
         return self.place
@@ -88,30 +87,22 @@ class GivenImage:
         return _finished(self._given(), self.place)
 
     def size(self) -> tuple[int, int]:
-        image = self._given()
-        return _upright_size(image, _orientation(image, self.place))
+        return _size(self._given(), self.place)
 
     def _given(self) -> Image.Image:
         """The image as it was given."""
         image = self.pixels
         if not isinstance(image, Image.Image):
             array = np.asarray(image)
-            if (
-                array.dtype != np.uint8
-                or array.ndim not in (2, 3)
-                or array.shape[2:] not in _CHANNELS
-                or not array.size
-            ):
-                raise ImageError(
-                    f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {array.dtype} of {array.shape}"
-                )
-            _check_pixels(array.shape[1], array.shape[0], self.place)
-            return Image.fromarray(array)
-        _check_pixels(image.width, image.height, self.place)
+            if array.dtype != np.uint8 or array.ndim < 2 or array.shape[2:] not in ((), (3,), (4,)) or not array.size:
+                given = f"{array.dtype} of {array.shape}"
+                raise ImageError(f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {given}")
+            image = Image.fromarray(array)
+        if not 0 < image.width * image.height <= MOST_PIXELS:
+            raise ImageError(f"{self.place}: {image.width} × {image.height} pixels; {MOST_PIXELS:,} at most")
         return image
 
 
-_CHANNELS = ((), (3,), (4,))
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -178,62 +169,57 @@ def image_names(rows: Iterable[Row]) -> list[str]:
     names: dict[str, None] = {}
     for row in rows:
         images = [value for value in row.values.values() if isinstance(value, ImageFile)]
-        files = images[0].files if images else None
-        texts = [value for value in row.values.values() if isinstance(value, str) and files is not None]
-        stems = _stems_of(files) if files is not None and texts else {}
-        named = [stems.get(text, text) for text in texts if text.lower().endswith(ENDINGS) or text in stems]
-        names |= dict.fromkeys([*(image.name for image in images), *named])
+        texts = [value for value in row.values.values() if isinstance(value, str)]
+        names |= dict.fromkeys(image.name for image in images)
+        if images and texts:
+            stems: dict[str, str] = {}
+            with suppress(TwofoldError):  # names without endings may not tell images apart
+                stems = images[0].files.stems
+            named = [stems.get(text, text) for text in texts if text.lower().endswith(ENDINGS) or text in stems]
+            names |= dict.fromkeys(named)
     return list(names)
-
-
-def _stems_of(files: Files) -> dict[str, str]:
-    """Images by their names without endings; none where that does not tell them apart."""
-    try:
-        return files.stems
-    except TwofoldError:
-        return {}
 
 
 def _stem(name: str, folder: str) -> str:
     return str(PurePosixPath(name).relative_to(folder).with_suffix(""))
 
 
-def _opened(content: bytes, place: str) -> Image.Image:
-    """An image whose head was read, if that promises no more pixels than are allowed."""
+@contextmanager
+def _decoding(place: str) -> Iterator[None]:
+    """Name an image that Pillow cannot read; what it warns of is either no concern of ours or refused here."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Pillow warns of is either no concern of ours or refused here
-            image = Image.open(io.BytesIO(content), formats=FORMATS)
+            warnings.simplefilter("ignore")
+            yield
+    except ImageError:
+        raise
     except UnidentifiedImageError:
         raise ImageError(f"{place}: not a {', '.join(FORMATS)} image") from None
     except Image.DecompressionBombError:
         raise ImageError(f"{place}: an image of over {MOST_PIXELS:,} pixels") from None
-    except (OSError, ValueError, SyntaxError, struct.error, MemoryError) as error:
+    except Exception as error:  # Pillow raises whatever the damage leads it to
         raise ImageError(f"{place}: not a whole image ({error})") from None
+
+
+def _opened(content: bytes, place: str) -> Image.Image:
+    """An image whose head was read, if that promises no more pixels than are allowed."""
+    with _decoding(place):
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
     if image.width * image.height > MOST_PIXELS:
         raise ImageError(f"{place}: {image.width} × {image.height} are over {MOST_PIXELS:,} pixels")
     return image
 
 
-def _check_pixels(width: int, height: int, place: str) -> None:
-    if not 0 < width * height <= MOST_PIXELS:
-        raise ImageError(f"{place}: {width} × {height} pixels; {MOST_PIXELS:,} at most")
-
-
 def _orientation(image: Image.Image, place: str) -> int:
     """How an image is to be turned, as EXIF counts it; 1 if it is upright."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = image.getexif().get(0x0112)
-    except Exception as error:  # whatever stands in a file that is no honest image
-        raise ImageError(f"{place}: not a whole image ({error})") from None
-    return found if found in _TURNS else 1
+    with _decoding(place):
+        orientation = image.getexif().get(0x0112)
+    return orientation if orientation in _TURNS else 1
 
 
-def _upright_size(image: Image.Image, orientation: int) -> tuple[int, int]:
-    """Height and width."""
-    return (image.width, image.height) if orientation >= 5 else (image.height, image.width)
+def _size(image: Image.Image, place: str) -> tuple[int, int]:
+    """Height and width of an image once it is upright."""
+    return (image.width, image.height) if _orientation(image, place) >= 5 else (image.height, image.width)
 
 
 def _upright(image: Image.Image, orientation: int) -> Image.Image:
@@ -242,16 +228,10 @@ def _upright(image: Image.Image, orientation: int) -> Image.Image:
 
 def _loaded(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> tuple[Image.Image, int]:
     """A decoded image, and how it is to be turned."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if near is not None and image.format == "JPEG":
-                image.draft(None, near if _orientation(image, place) >= 5 else (near[1], near[0]))
-            image.load()
-    except ImageError:
-        raise
-    except Exception as error:  # Pillow raises whatever the damage leads it to
-        raise ImageError(f"{place}: not a whole image ({error})") from None
+    with _decoding(place):
+        if near is not None and image.format == "JPEG":
+            image.draft(None, near if _orientation(image, place) >= 5 else (near[1], near[0]))
+        image.load()
     orientation = _orientation(image, place)
     return (image.copy() if image.format == "WEBP" else image), orientation  # its decoder keeps two more frames
 
@@ -265,7 +245,7 @@ def _finished(image: Image.Image, place: str, near: tuple[int, int] | None = Non
 
 def _in_colors(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):  # gray in 16 bits
-        return _by_strips(image, lambda strip: Image.fromarray(_eight_bits(np.asarray(strip))))
+        return _by_strips(image, _eight_bits)
     if "A" in image.mode or "transparency" in image.info:
         return _by_strips(image, _on_white)
     return image if image.mode == "RGB" else image.convert("RGB")
@@ -282,8 +262,8 @@ def _by_strips(image: Image.Image, change: Callable[[Image.Image], Image.Image])
     return changed
 
 
-def _eight_bits(values: NDArray[Any]) -> NDArray[np.uint8]:
-    return (values.clip(0, 65_535) / 257).astype(np.uint8)
+def _eight_bits(image: Image.Image) -> Image.Image:
+    return Image.fromarray((np.asarray(image).clip(0, 65_535) / 257).astype(np.uint8))
 
 
 def _on_white(image: Image.Image) -> Image.Image:

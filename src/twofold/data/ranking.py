@@ -1,22 +1,44 @@
-"""Ranking rows: contexts, right responses and wrong ones, in one form."""
+"""Ranking rows in one form: contexts, right responses and wrong ones, as labels mark them; and rows to judge by."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
 
 from twofold.data.corpora import read_corpus
 from twofold.data.files import Row, Sources, read_rows
-from twofold.data.relevance import gains_of, kind_of_row, unread_columns, warn_of_unread
 from twofold.errors import TwofoldError
 
 AUTO = "auto"
 """The form of files whose ending tells how they are read."""
+Kind = Literal["pair", "candidates", "query", "document"]
+
+_ANYWHERE = ("relevance", "is_relevant", "qrels")
+_ROWS = (*_ANYWHERE, "correct", "is_correct", "gold", "target", "answer", "answers", "score")
+_RIGHT_AND_WRONG = ("positive", "positives", "pos", "negative", "neg", "hard_negatives")
+LABEL_LIKE: Mapping[Kind, tuple[str, ...]] = {
+    "pair": (*_ROWS, *_RIGHT_AND_WRONG, "label", "labels", "relevant"),
+    "candidates": (*_ROWS, *_RIGHT_AND_WRONG, "negatives", "relevant"),
+    "query": (*_ROWS, *_RIGHT_AND_WRONG, "label", "labels", "scores", "negatives", "candidates", "response"),
+    "document": (*_ANYWHERE, "relevant"),
+}
+"""Names of columns that may tell what is right; some kinds of rows read some of them."""
+REMEDY: Mapping[Kind, str] = {
+    "pair": "the response of a pair counts as right: remove wrong pairs, give several right responses as a list, wrong "
+    "ones as 'negatives', or rows with 'candidates' and 'labels'",
+    "candidates": "'label' or 'labels' tells which of the 'candidates' are right: rename or remove the column",
+    "query": "'relevant' tells the ids of what is relevant, in a list or with their gains: rename or remove the column",
+    "document": "'relevant' of a query tells what is relevant: rename or remove the column",
+}
 
 
 @dataclass(frozen=True)
@@ -44,26 +66,20 @@ class RankingReader:
             return read_rows(where)
         if isinstance(where, Mapping):
             raise TwofoldError(f"data.form={self.form}: name files, not columns")
-        return chain.from_iterable(
-            read_corpus(self.form, path) for path in ([where] if isinstance(where, str) else where)
-        )
+        paths = [where] if isinstance(where, str) else where
+        return chain.from_iterable(read_corpus(self.form, path) for path in paths)
 
     def row(self, row: Row) -> Row:
         """The same row in the one form."""
         values: dict[str, Any] = {"context": self.turns(row)}
-        if row.values.get("candidates") is not None:
-            candidates, gains = candidates_of(row)
-            order = sorted(range(len(candidates)), key=lambda number: not gains[number])  # the right ones first
-            right = [candidates[number] for number in order if gains[number]]
-            values |= {"response": right[0], "negatives": [candidates[number] for number in order[len(right) :]]}
-        else:
-            right = self._responses(row)
-            values |= {"response": right[0], "negatives": _texts(row, "negatives")}
-            order = list(range(len(right) + len(values["negatives"])))
+        texts, gains = self._texts_and_gains(row)
+        order = sorted(range(len(texts)), key=lambda number: not gains[number])  # the right ones first
+        right = [texts[number] for number in order if gains[number]]
+        values |= {"response": right[0], "negatives": [texts[number] for number in order[len(right) :]]}
         if len(right) > 1:
             values["others"] = right[1:]
         if row.values.get("scores") is not None:
-            scores = _numbers(row, len(order))
+            scores = _teacher_scores(row, len(texts))
             values["scores"] = [scores[number] for number in order]
         if unread := self.unread(row):
             values["unread"] = unread
@@ -75,43 +91,79 @@ class RankingReader:
 
     def right(self, row: Row) -> list[str]:
         """All right texts of a row."""
-        if row.values.get("candidates") is None:
-            return self._responses(row)
-        candidates, gains = candidates_of(row)
-        return [text for text, gain in zip(candidates, gains, strict=True) if gain]
-
-    def _responses(self, row: Row) -> list[str]:
-        """The right responses of a pair, none of them empty."""
-        response = row.text(self.response)
-        right = [response] if isinstance(response, str) else response
-        if not all(text.strip() for text in right):
-            raise TwofoldError(f"{row.place}: '{self.response}' holds an empty text; remove it from the list")
-        return right
+        return [text for text, gain in zip(*self._texts_and_gains(row), strict=True) if gain]
 
     def turns(self, row: Row) -> list[str]:
         """The turns of the context, the preface before them."""
-        found: list[str] = []
-        for column in (self.preface, self.context):
-            if column is not None and (column == self.context or row.values.get(column)):
-                text = row.text(column)
-                found += [text] if isinstance(text, str) else text
-        return found
+        preface = [self.preface] if self.preface is not None and row.values.get(self.preface) else []
+        return [turn for column in (*preface, self.context) for turn in _text_or_texts(row, column)]
+
+    def _texts_and_gains(self, row: Row) -> tuple[list[str], list[float]]:
+        """All texts of a row, right and wrong, and how relevant each is: 0 is wrong, above 0 is right."""
+        if row.values.get("candidates") is not None:
+            return candidates_of(row)
+        right = _text_or_texts(row, self.response)
+        if not all(text.strip() for text in right):
+            raise TwofoldError(f"{row.place}: '{self.response}' holds an empty text; remove it from the list")
+        wrong = _texts(row, "negatives")
+        return [*right, *wrong], [1.0] * len(right) + [0.0] * len(wrong)
 
 
-def warn_of_unread_rows(reader: RankingReader, rows: Iterable[Row]) -> None:
-    """Say once if rows have columns that look like labels and are not read."""
-    found = [(row, names) for row in rows if (names := reader.unread(row))]
-    if found:
-        first = found[0][0]
-        warn_of_unread(first.place, [name for _, names in found for name in names], kind_of_row(first), len(found))
+@dataclass(frozen=True)
+class Question:
+    """A row to judge a ranker by: one context, its candidates, and which of them are right."""
+
+    context: list[str]
+    candidates: list[str]
+    gains: list[float]
+    """Of each candidate how relevant it is: 0 is wrong, above 0 is right."""
+    place: str
+
+    @property
+    def right(self) -> list[int]:
+        """The numbers of the right candidates."""
+        return [number for number, gain in enumerate(self.gains) if gain > 0]
+
+
+def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, seed: int = 1) -> list[Question]:
+    """Rows of candidates as they are; pairs among responses of other pairs that are not the same text."""
+    pairs = [reader.row(row).values if row.values.get("candidates") is None else None for row in rows]
+    responses = [list(dict.fromkeys([pair["response"], *pair.get("others", ())])) if pair else [] for pair in pairs]
+    pool = list(dict.fromkeys(chain.from_iterable(responses)))
+    asked = []
+    for number, (row, pair, right) in enumerate(zip(rows, pairs, responses, strict=True)):
+        if pair is None:
+            texts, gains = candidates_of(row)
+            asked.append(Question(reader.turns(row), texts, gains, row.place))
+            continue
+        drawn = np.random.default_rng([seed, number]).permutation(len(pool))[: candidates - 1 + len(right)]
+        wrong = [pool[place] for place in drawn if pool[place] not in right][: candidates - 1]
+        if len(wrong) < candidates - 1:
+            usable = len(pool) - len(right) + 1
+            fewer = f", or take fewer candidates: train.candidates={usable}, evaluate --among {usable}"
+            raise TwofoldError(
+                f"{row.place}: {candidates} candidates need as many different responses, not {usable}; "
+                f"judge by more rows (data.held_out=N, data.dev=FILE){fewer if usable > 1 else ''}"
+            )
+        gains = [1.0] * len(right) + [0.0] * len(wrong)
+        asked.append(Question(pair["context"], [*right, *wrong], gains, row.place))
+    return asked
 
 
 def candidates_of(row: Row) -> tuple[list[str], list[float]]:
-    """The candidates of a ranking row, and how relevant each is: 0 is wrong, above 0 is right."""
+    """The candidates of a ranking row, and how relevant each is by `label` or `labels`: above 0 is right."""
     candidates = _texts(row, "candidates")
     if not candidates:
         raise TwofoldError(f"{row.place}: 'candidates' is empty; give at least one text")
-    return candidates, gains_of(row, len(candidates))
+    label, labels, count = row.values.get("label"), row.values.get("labels"), len(candidates)
+    if labels is None:
+        return candidates, _gains_of_label(row, label, count)
+    gains = _gains_of_labels(row, labels, count)
+    if not any(gains):
+        raise TwofoldError(f"{row.place}: 'labels' marks no candidate as right; mark one or remove the row")
+    if label is not None and _gains_of_label(row, label, count) != [float(gain > 0) for gain in gains]:
+        raise TwofoldError(f"{row.place}: 'label' and 'labels' do not mark the same candidates; keep one of the two")
+    return candidates, gains
 
 
 def text_key(text: str) -> int:
@@ -120,23 +172,109 @@ def text_key(text: str) -> int:
     return int.from_bytes(blake2b(plain.encode(), digest_size=8).digest(), "little")
 
 
+def is_gain(value: Any) -> bool:
+    """Whether a value is a number from 0 up."""
+    return isinstance(value, Real | np.bool_) and 0 <= float(value) < math.inf
+
+
+def kind_of_row(row: Row) -> Kind:
+    """Whether a ranking row has its candidates with it, or is a pair."""
+    return "pair" if row.values.get("candidates") is None else "candidates"
+
+
+def unread_columns(row: Row, kind: Kind, read: Sequence[str | None] = ()) -> list[str]:
+    """The columns of a row, but for those that are `read`, that look as if they told what is right."""
+    names = [name for name in row.values if isinstance(name, str) and name.casefold() in LABEL_LIKE[kind]]
+    filled = [name for name in names if row.values[name] is not None and str(row.values[name]).strip()]
+    return [name for name in filled if name not in read]
+
+
+def warn_of_unread_rows(reader: RankingReader, rows: Iterable[Row]) -> None:
+    """Say once if rows have columns that look like labels and are not read."""
+    warn_of_unread_columns(rows, (reader.context, reader.response, reader.preface))
+
+
+def warn_of_unread_columns(rows: Iterable[Row], read: Sequence[str | None] = (), kind: Kind | None = None) -> None:
+    """As `warn_of_unread_rows`, for rows of another `kind` of which other columns are `read`."""
+    unread = [(row, names) for row in rows if (names := unread_columns(row, kind or kind_of_row(row), read))]
+    if unread:
+        first = unread[0][0]
+        names = [name for _, names in unread for name in names]
+        warn_of_unread(first.place, names, kind or kind_of_row(first), len(unread))
+
+
+def warn_of_unread(place: str, names: Iterable[str], kind: Kind, rows: int) -> None:
+    """Say once which columns that look like labels are not read, where the first is, and what to do."""
+    shown = ", ".join(f"'{name}'" for name in dict.fromkeys(names))
+    of_all = f" (here and in {rows - 1:,} more rows)" if rows > 1 else ""
+    warnings.warn(f"{place}: {shown} is not read{of_all}; {REMEDY[kind]}", stacklevel=2)
+
+
+def _text_or_texts(row: Row, column: str) -> list[str]:
+    """The text of a column in a list, or the texts of its list."""
+    text = row.text(column)
+    return [text] if isinstance(text, str) else text
+
+
 def _texts(row: Row, column: str) -> list[str]:
     """A list of texts, any of which may be empty."""
-    found = row.values.get(column)
-    if found is None:
+    texts = row.values.get(column)
+    if texts is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TwofoldError(f"{row.place}: '{column}' is not a list of texts")
     try:
-        "".join(found).encode()
+        "".join(texts).encode()
     except UnicodeEncodeError:
         raise TwofoldError(f"{row.place}: '{column}' holds half a character (a lone surrogate)") from None
-    return found
+    return texts
 
 
-def _numbers(row: Row, count: int) -> list[float]:
+def _teacher_scores(row: Row, count: int) -> list[float]:
     scores = row.values["scores"]
     right = isinstance(scores, list) and len(scores) == count
-    if not right or not all(type(one) in (int, float) and math.isfinite(one) for one in scores):
+    if not right or not all(type(score) in (int, float) and math.isfinite(score) for score in scores):
         raise TwofoldError(f"{row.place}: 'scores' must be {count} numbers, one for each of its candidates")
-    return [float(one) for one in scores]
+    return [float(score) for score in scores]
+
+
+def _gains_of_label(row: Row, label: Any, count: int) -> list[float]:
+    """1 for the right candidates, 0 for the others: `label` is the number of one, or a list of them."""
+    if not _is_list(label):
+        if not _is_number(label, count):
+            raise TwofoldError(f"{row.place}: 'label' must be from 0 to {count - 1}, not {label!r:.60}")
+        label = [label]
+    elif len(label) == count > 1:
+        told = "as many numbers as candidates; name the column 'labels' if each tells whether its candidate is right"
+        raise TwofoldError(f"{row.place}: 'label' has {told}")
+    return _marked(row, "label", label, count)
+
+
+def _gains_of_labels(row: Row, labels: Any, count: int) -> list[float]:
+    """One gain for each candidate: `labels` are these, or the numbers of the right ones."""
+    if not _is_list(labels):
+        raise TwofoldError(f"{row.place}: 'labels' must be a list, of {count} numbers or of the right candidates'")
+    if len(labels) != count:
+        return _marked(row, "labels", labels, count)
+    if not all(map(is_gain, labels)):
+        raise TwofoldError(f"{row.place}: 'labels' must be {count} numbers from 0 up, one for each candidate")
+    return [float(gain) for gain in labels]
+
+
+def _marked(row: Row, column: str, numbers: Any, count: int) -> list[float]:
+    """1 where a candidate's number is among those of the right ones, 0 elsewhere."""
+    if not len(numbers) or not all(_is_number(number, count) for number in numbers) or len({*numbers}) < len(numbers):
+        wanted = f"the numbers of the right candidates, each once, from 0 to {count - 1}"
+        if column == "labels":
+            wanted = f"{count} numbers, one for each candidate, or {wanted}"
+        raise TwofoldError(f"{row.place}: '{column}' must be {wanted}")
+    right = {int(number) for number in numbers}
+    return [float(number in right) for number in range(count)]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+def _is_number(value: Any, count: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) < count

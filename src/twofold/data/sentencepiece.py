@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -24,19 +25,17 @@ SCALE = 1 << 24
 """Scores times this are whole numbers, which are the same again when they are saved and read."""
 
 
-@dataclass(frozen=True)
-class _Pieces:
-    """What a model file holds: for each piece its text, its score and what it is for; and a table of characters."""
+class _Piece(NamedTuple):
+    """One piece of a model file."""
 
-    texts: list[str]
-    scores: list[float]
-    kinds: list[int]
-    charsmap: bytes
+    text: str
+    score: float
+    kind: int
 
-    def names(self) -> list[str]:
-        """The texts; with a space, which no text has once it is normalized, where no text may be taken for them."""
-        readable = (NORMAL, USER_DEFINED)
-        return [text if kind in readable else f" {text}" for text, kind in zip(self.texts, self.kinds, strict=True)]
+    @property
+    def name(self) -> str:
+        """The text; with a space, which no text has once it is normalized, where no text may be taken for it."""
+        return self.text if self.kind in (NORMAL, USER_DEFINED) else f" {self.text}"
 
 
 def read_sentencepiece(path: Path) -> TextTokenizer:
@@ -44,31 +43,27 @@ def read_sentencepiece(path: Path) -> TextTokenizer:
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MB")
-        pieces = _parse(path.read_bytes())
-        names = pieces.names()
-        if UNKNOWN not in pieces.kinds or not {f" {START}", f" {END}"} <= set(names):
+        pieces, charsmap = _parse(path.read_bytes())
+        names, kinds = [piece.name for piece in pieces], [piece.kind for piece in pieces]
+        if UNKNOWN not in kinds or not {f" {START}", f" {END}"} <= set(names):
             raise ValueError(f"it lacks an unknown piece, {START} or {END}")
-        unknown, start, end = pieces.kinds.index(UNKNOWN), names.index(f" {START}"), names.index(f" {END}")
+        unknown, start, end = kinds.index(UNKNOWN), names.index(f" {START}"), names.index(f" {END}")
         alphabet = _alphabet(pieces)
     except OSError as error:
         raise TwofoldError(f"{path}: cannot be read ({error.strerror}); give a SentencePiece model") from None
     except (ValueError, struct.error) as error:
         raise TwofoldError(f"{path}: not a SentencePiece model of the unigram kind ({error}); give one") from None
-    scores = [score * SCALE for score in pieces.scores]
-    tokenizer = Tokenizer(models.Unigram(list(zip(names, scores, strict=True)), unknown, False))
-    tokenizer.normalizer = _normalizer(pieces.charsmap)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(BLANK, "merged_with_next"),
-            # The library would make one token of several unknown characters in a row.
-            pre_tokenizers.Split(Regex(_none_of(alphabet)), "isolated"),
-        ]
-    )
+    tokenizer = Tokenizer(models.Unigram([(piece.name, piece.score * SCALE) for piece in pieces], unknown, False))
+    tokenizer.normalizer = _normalizer(charsmap)
+    # The library would make one token of several unknown characters in a row.
+    unknown_characters = pre_tokenizers.Split(Regex(_none_of(alphabet)), "isolated")
+    words = pre_tokenizers.Split(BLANK, "merged_with_next")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, unknown_characters])
     tokenizer.decoder = decoders.Metaspace(BLANK)
-    special = [names[number] for number in (unknown, start, end)]
-    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
-    roles = {"pad": special[0], "unknown": special[0], "start": special[1], "end": special[2], "separator": special[2]}
-    return TextTokenizer(tokenizer, None, roles, Frame((start,), (end,), (end,)))
+    special = {"unknown": names[unknown], "start": names[start], "end": names[end]}
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special.values()])
+    roles = {"pad": special["unknown"], **special, "separator": special["end"]}
+    return TextTokenizer(tokenizer, special=roles, frame=Frame((start,), (end,), (end,)))
 
 
 def _normalizer(charsmap: bytes) -> normalizers.Normalizer:
@@ -77,66 +72,57 @@ def _normalizer(charsmap: bytes) -> normalizers.Normalizer:
     # table may join others, as in decomposed Hangul. Composing before and after makes up for it, but for marks that
     # stand out of Unicode's order above or below one letter, and final consonants that stray behind a syllable.
     table = [normalizers.NFC(), normalizers.Precompiled(charsmap), normalizers.NFC()] if charsmap else []
-    return normalizers.Sequence(
-        [
-            *table,
-            normalizers.Replace(Regex(r"\A +"), ""),
-            normalizers.Prepend(BLANK),
-            normalizers.Replace(Regex(" +"), BLANK),
-            normalizers.Replace(Regex(rf"{BLANK}+\z"), ""),
-        ]
-    )
+    spaces = [
+        normalizers.Replace(Regex(r"\A +"), ""),
+        normalizers.Prepend(BLANK),
+        normalizers.Replace(Regex(" +"), BLANK),
+        normalizers.Replace(Regex(rf"{BLANK}+\z"), ""),
+    ]
+    return normalizers.Sequence([*table, *spaces])
 
 
-def _alphabet(pieces: _Pieces) -> set[str]:
+def _alphabet(pieces: Sequence[_Piece]) -> set[str]:
     """The characters that pieces are made of; each must be a piece, so that the unknown one never competes."""
-    texts = [text for text, kind in zip(pieces.texts, pieces.kinds, strict=True) if kind == NORMAL]
+    texts = {piece.text for piece in pieces if piece.kind == NORMAL}
     alphabet = set("".join(texts))
-    if not alphabet <= set(texts):
+    if not alphabet <= texts:
         raise ValueError("some characters are no pieces by themselves")
     return alphabet
 
 
 def _none_of(characters: set[str]) -> str:
     """A pattern for one character that is none of these."""
-    ranges: list[list[int]] = []
-    for code in sorted(map(ord, characters)):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    inside = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)
+    codes = enumerate(sorted(map(ord, characters)))
+    # In a run of codes without a gap, each is as far from its place in the order.
+    runs = [[code for _, code in run] for _, run in groupby(codes, key=lambda item: item[1] - item[0])]
+    inside = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
     return f"[^{inside}]"
 
 
-def _parse(content: bytes) -> _Pieces:
-    """What the file holds; what could not be done justice to here is refused."""
-    texts: list[str] = []
-    scores: list[float] = []
-    kinds: list[int] = []
-    charsmap = b""
+def _parse(content: bytes) -> tuple[list[_Piece], bytes]:
+    """The pieces and the table of characters of a file; what could not be done justice to here is refused."""
+    pieces, charsmap = [], b""
     for field, value in _fields(content):
         inner = dict(_fields(_bytes(value))) if field in (1, 2, 3) else {}
         if field == 1:
             kind = inner.get(3, NORMAL)
             if kind not in (NORMAL, UNKNOWN, CONTROL, USER_DEFINED):
                 raise ValueError(f"pieces of kind {kind!r}")
-            texts.append(_bytes(inner.get(1, b"")).decode())
-            scores.append(struct.unpack("<f", _bytes(inner.get(2, b"\0\0\0\0")))[0])
-            kinds.append(int(kind))
+            (score,) = struct.unpack("<f", _bytes(inner.get(2, b"\0\0\0\0")))
+            pieces.append(_Piece(_bytes(inner.get(1, b"")).decode(), score, int(kind)))
         elif field == 2 and (inner.get(3, UNIGRAM) != UNIGRAM or inner.get(24) or inner.get(35)):
             raise ValueError("it is of another kind")
         elif field == 3:
             charsmap = _bytes(inner.get(2, b""))
             if not all(inner.get(flag, 1) for flag in (3, 4, 5)):
                 raise ValueError("it treats spaces in another way")
-    return _Pieces(texts, scores, kinds, charsmap)
+    return pieces, charsmap
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Numbers and values of the fields of a protocol buffer."""
-    at, stop = 0, len(content)
-    while at < stop:
+    at = 0
+    while at < len(content):
         tag, at = _number(content, at)
         form = tag & 7
         if form == 0:
@@ -149,7 +135,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             size = 8 if form == 1 else 4
         else:
             raise ValueError(f"a field of form {form}")
-        if at + size > stop:
+        if at + size > len(content):
             raise ValueError("it ends too early")
         yield tag >> 3, content[at : at + size]
         at += size

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from twofold import storage
-from twofold.data import forks
 from twofold.errors import TwofoldError
-from twofold.storage.special_files import refuse_special
+from twofold.storage import refuse_special
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
 MASKS = (" [MASK]", " <mask>")
@@ -25,6 +26,8 @@ MOST_TOKENS = 4_000_000
 """The largest vocabulary; the largest that are used have 250,000."""
 ROLES = ("pad", "unknown", "start", "end", "separator")
 """What the special tokens are for, in the same order."""
+PARALLELISM = "TOKENIZERS_PARALLELISM"
+"""The variable that says whether the library uses threads."""
 Ids = Sequence[int] | NDArray[Any]
 """The tokens of one text."""
 
@@ -72,12 +75,11 @@ class Frame:
 class TextTokenizer:
     """Texts to ids and back; its own kind cuts NFC-normalized text at spaces and punctuation, then into pieces."""
 
+    threads_used: ClassVar[bool] = False
+    """Whether this process has used the threads of tokenizers, after which a fork of it has none."""
+
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        json: str | None = None,
-        special: Mapping[str, str] | None = None,
-        frame: Frame | None = None,
+        self, tokenizer: Tokenizer, json: str = "", special: dict[str, str] | None = None, frame: Frame | None = None
     ) -> None:
         """`special` names the tokens of the roles, and `frame` what stands around a text, where they are not ours."""
         # A user's text may contain "</s>": it is text like any other, never the end symbol.
@@ -87,16 +89,16 @@ class TextTokenizer:
         self._tokenizer = tokenizer
         # Read again, the scores of a unigram model may differ in the last digit: what was saved is what counts.
         self._json = json or tokenizer.to_str()
-        self._special = dict(special) if special else None
-        names = [(special or dict(zip(ROLES, SPECIAL, strict=True)))[role] for role in ROLES]
-        ids = [number for token in names if (number := tokenizer.token_to_id(token)) is not None]
+        self._special = special or None
+        names = [special[role] for role in ROLES] if special else SPECIAL
+        vocabulary = tokenizer.get_vocab()
+        ids = [vocabulary[name] for name in names if name in vocabulary]
         if len(ids) < len(SPECIAL):
             raise TwofoldError(f"the tokenizer lacks some of the special tokens {', '.join(dict.fromkeys(names))}")
         self.pad, self.unknown, self.start, self.end, self.separator = ids
-        self._size = max(tokenizer.get_vocab().values()) + 1
+        self._size = max(vocabulary.values()) + 1
         self.frame = Frame(before=(self.start,), between=(self.end,)) if frame is None else frame
-        masks = [tokenizer.token_to_id(one) for one in MASKS]
-        self.mask: int = next((one for one in masks if one is not None), self.unknown)
+        self.mask = next((vocabulary[name] for name in MASKS if name in vocabulary), self.unknown)
         """What a token that is to be guessed is read as: a mask where there is one, otherwise the unknown symbol."""
         self.structure = sorted({*ids, *self.frame.before, *self.frame.between, *self.frame.after} - {self.unknown})
         """The tokens that are no text."""
@@ -104,21 +106,18 @@ class TextTokenizer:
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> TextTokenizer:
         """A tokenizer for texts like these."""
-        special = list(SPECIAL)
+        settings: dict[str, Any] = {"vocab_size": config.size, "special_tokens": list(SPECIAL), "show_progress": False}
         trainer: trainers.Trainer
         if config.kind == "bpe":
-            tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
-            trainer = trainers.BpeTrainer(vocab_size=config.size, special_tokens=special, show_progress=False)
+            tokenizer, trainer = Tokenizer(models.BPE(unk_token=UNKNOWN)), trainers.BpeTrainer(**settings)
         else:
-            tokenizer = Tokenizer(models.Unigram())
-            trainer = trainers.UnigramTrainer(
-                vocab_size=config.size, special_tokens=special, unk_token=UNKNOWN, show_progress=False
-            )
-        lower = [normalizers.Lowercase()] if config.lowercase else []
-        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *lower]) if lower else normalizers.NFC()
+            tokenizer, trainer = Tokenizer(models.Unigram()), trainers.UnigramTrainer(unk_token=UNKNOWN, **settings)
+        tokenizer.normalizer = normalizers.NFC()
+        if config.lowercase:
+            tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
         tokenizer.decoder = decoders.Metaspace()
-        forks.use_threads()
+        TextTokenizer.threads_used = True
         try:
             tokenizer.train_from_iterator(texts, trainer)
         except TwofoldError:
@@ -137,8 +136,8 @@ class TextTokenizer:
             if "frame" not in content:
                 return cls(Tokenizer.from_str(text), text)
             frame = Frame(**{name: tuple(ids) for name, ids in content["frame"].items()})
-            own = content["tokenizer"]
-            return cls(Tokenizer.from_str(own), own, content["special"], frame)
+            text = content["tokenizer"]
+            return cls(Tokenizer.from_str(text), text, content["special"], frame)
         except FileNotFoundError:
             raise TwofoldError(f"{path}: no such file; the model's folder is not whole") from None
         except Exception as error:  # the library raises plain Exception
@@ -151,7 +150,7 @@ class TextTokenizer:
         """The tokenizer as the library writes it; one that is not ours is wrapped with its special tokens."""
         if self._special is None:
             return self._json
-        wrapped: dict[str, Any] = {"special": self._special, "frame": asdict(self.frame), "tokenizer": self._json}
+        wrapped = {"special": self._special, "frame": asdict(self.frame), "tokenizer": self._json}
         return json.dumps(wrapped, ensure_ascii=False)
 
     def fingerprint(self) -> str:
@@ -164,7 +163,7 @@ class TextTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without start and end."""
-        forks.use_threads()
+        TextTokenizer.threads_used = True
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def special_in(self, text: str) -> str | None:
@@ -175,9 +174,25 @@ class TextTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids; special tokens are left out."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as the piece of text it stands for, a space as ▁."""
         return [self._tokenizer.id_to_token(token) or UNKNOWN for token in ids]
+
+
+def _in_child() -> None:
+    """Work in one thread: a fork has none of its parent's threads and would wait for them forever."""
+    if TextTokenizer.threads_used or not _CHOSEN:
+        os.environ[PARALLELISM] = "false"
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "set_num_threads"):  # which it lacks while it is being imported
+        torch.set_num_threads(1)
+
+
+_CHOSEN = PARALLELISM in os.environ
+"""Whether the user said if tokenizers may use threads."""
+# Without a word from the user, the library warns when a process that has used its threads is forked.
+os.environ.setdefault(PARALLELISM, "true")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,8 @@ GAP = 3
 """How many times larger than what is read an image may be reduced to, before it is brought to that size smoothly."""
 Size = tuple[int, int]
 """Height and width."""
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) of an image, (height, width) of a mask."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class ImageSettings:
     def __post_init__(self) -> None:
         if self.size and not all(1 <= side <= 10_000 for side in self.size):
             raise ValueError(f"size {list(self.size)}: height and width must be from 1 to 10000")
-        if not all(one > 0 for one in self.deviation):
+        if not all(value > 0 for value in self.deviation):
             raise ValueError("deviation must be above 0")
 
     def fitted(self, size: Size) -> Size:
@@ -60,27 +62,25 @@ class ImageSettings:
         """The size below which an image must not be reduced before it is brought to its own size, for that shows."""
         return None if self.size is None else (GAP * self.size[0], GAP * self.size[1])
 
-    def see(self, image: Image.Image) -> NDArray[np.uint8]:
+    def see(self, image: Image.Image) -> Pixels:
         """(height, width, 3)"""
-        size = (image.height, image.width)
-        if self.fitted(size) != size:
-            height, width = self.fitted(size)
-            image = image.resize((width, height), Image.Resampling.BILINEAR, self.box(size), reducing_gap=GAP)
-        return np.asarray(image)
+        return self._resized(image, Image.Resampling.BILINEAR, GAP)
 
-    def see_mask(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def see_mask(self, mask: Pixels) -> Pixels:
         """(height, width), each pixel that of the nearest."""
-        size: Size = (mask.shape[0], mask.shape[1])
-        if self.fitted(size) == size:
-            return mask
+        return self._resized(Image.fromarray(mask), Image.Resampling.NEAREST)
+
+    def _resized(self, image: Image.Image, how: Image.Resampling, gap: int | None = None) -> Pixels:
+        size = (image.height, image.width)
         height, width = self.fitted(size)
-        image = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST, self.box(size))
+        if (height, width) != size:
+            image = image.resize((width, height), how, self.box(size), gap)
         return np.asarray(image)
 
-    def tensor(self, images: Sequence[NDArray[np.uint8]]) -> Tensor:
+    def tensor(self, images: Sequence[Pixels]) -> Tensor:
         """(images, 3, height, width), normalized; images of one size."""
         pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float()
-        mean, deviation = (torch.tensor(one)[:, None, None] * 255 for one in (self.mean, self.deviation))
+        mean, deviation = (torch.tensor(values)[:, None, None] * 255 for values in (self.mean, self.deviation))
         return pixels.sub_(mean).div_(deviation)  # in place: a large image takes four bytes for each value
 
 
@@ -103,13 +103,9 @@ class Augment:
         if self.crop and not all(1 <= side <= 10_000 for side in self.crop):
             raise ValueError(f"crop {list(self.crop)}: height and width must be from 1 to 10000")
 
-    def size(self, size: Size) -> Size:
-        """The size of what is learned from."""
-        return self.crop or size
-
     def draw(self, size: Size, numbers: np.random.Generator) -> View:
         """A random view of an image of this size."""
-        height, width = self.size(size)
+        height, width = self.crop or size
         scale = float(np.exp(numbers.uniform(*np.log(self.scale))))
         tall, wide = height / scale, width / scale
         top = numbers.uniform(min(0, size[0] - tall), max(0, size[0] - tall))
@@ -126,20 +122,18 @@ class View:
     box: tuple[float, float, float, float]
     size: Size
     flip: bool = False
-    colors: tuple[float, ...] = field(default=(1.0, 1.0, 1.0))
+    colors: tuple[float, ...] = (1.0, 1.0, 1.0)
     """What brightness, contrast and color are multiplied by."""
 
-    def of(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def of(self, pixels: Pixels) -> Pixels:
         """(height, width, 3)"""
         return self._colored(self._moved(pixels, Image.Resampling.BILINEAR, (124, 116, 104)))
 
-    def of_mask(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def of_mask(self, mask: Pixels) -> Pixels:
         """(height, width); what the image does not show does not count."""
         return self._moved(mask, Image.Resampling.NEAREST, UNCOUNTED)
 
-    def _moved(
-        self, pixels: NDArray[np.uint8], how: Image.Resampling, outside: int | tuple[int, ...]
-    ) -> NDArray[np.uint8]:
+    def _moved(self, pixels: Pixels, how: Image.Resampling, outside: int | tuple[int, ...]) -> Pixels:
         height, width = self.size
         if self.box != (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0])) or self.size != pixels.shape[:2]:
             image = Image.fromarray(pixels)
@@ -147,7 +141,7 @@ class View:
             pixels = np.asarray(moved)
         return pixels[:, ::-1] if self.flip else pixels
 
-    def _colored(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _colored(self, pixels: Pixels) -> Pixels:
         brightness, contrast, color = self.colors
         if self.colors == (1.0, 1.0, 1.0):
             return pixels
@@ -155,5 +149,5 @@ class View:
         gray = values @ np.array([0.299, 0.587, 0.114], np.float32)
         values = gray[..., None] + (values - gray[..., None]) * color
         mean = gray.mean()
-        changed: NDArray[np.uint8] = (mean + (values - mean) * contrast).clip(0, 255).astype(np.uint8)
+        changed: Pixels = (mean + (values - mean) * contrast).clip(0, 255).astype(np.uint8)
         return changed

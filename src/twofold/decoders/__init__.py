@@ -1,15 +1,19 @@
-"""g : H → Y. Each decoder is one file; this one says what the settings of every decoder offer, and what rankers add."""
+"""g : H → Y. Each decoder is one file; this one says what all offer, rankers add, and recurrent ones share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from twofold.config import Part, Role
+from twofold.generate.decoder import TextDecoder, sampled_teaching
+from twofold.generate.search import Step
+from twofold.layers.blocks import make_embedding
+from twofold.layers.recurrent import RecurrentSettings
 from twofold.results import CandidateScores, Hypotheses
-from twofold.types import Decoder, Hidden, HiddenSpec, OutputSpec
+from twofold.types import Decoder, Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,8 @@ class DecoderConfig(Part):
         return None
 
     def needs(self) -> frozenset[str]:
-        """The fields of `Hidden` that it reads."""
-        raise NotImplementedError
+        """The fields of `Hidden` that it reads: the states unless it says otherwise."""
+        return frozenset({"states"})
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> Decoder:
         """A new decoder of what an encoder gives, for what is to be written."""
@@ -111,3 +115,37 @@ class RankingDecoder(Decoder):
     def joint(self, hidden: Hidden) -> Tensor:
         """The score of each context and candidate where the two are read as one text: (rows,)."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RecurrentDecoderConfig(RecurrentSettings, DecoderConfig):
+    """Settings of a recurrent network that writes a text."""
+
+    dropout: float = 0.1
+    """Share of values set to zero on the token vectors, between the layers and on the features."""
+    label_smoothing: float = 0.0
+    """Share of the probability that is spread over all tokens when learning."""
+    tied: bool = True
+    """Whether the layer over the vocabulary shares the table of token vectors."""
+    scheduled_sampling: float = 0.0
+    """Chance of reading its own prediction instead of the right token, growing from 0 to this over the training."""
+
+
+class RecurrentDecoder(TextDecoder):
+    """A recurrent network that writes a text: `forward` gives features, then the state after the last token."""
+
+    def __init__(self, config: RecurrentDecoderConfig, memory_width: int, vocabulary: Vocabulary) -> None:
+        super().__init__(vocabulary, config.label_smoothing)
+        self.dropout, self.scheduled_sampling = config.dropout, config.scheduled_sampling
+        self.embedding = make_embedding(vocabulary.size, config.embedding)
+        self.first = nn.Linear(memory_width, config.layers * config.width)
+
+    def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
+        chance = self.scheduled_sampling * progress
+        if self.training and chance:
+            return sampled_teaching(self, hidden, tokens, chance)
+        return self.forward(self.start(hidden), tokens)[0]  # type: ignore[no-any-return]
+
+    def step(self, state: Any, tokens: Tensor) -> Step:
+        features, after, *_ = self.forward(state, tokens[:, None])
+        return Step(features[:, 0], after)

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
-from twofold.layers.pooling import Pooling
-from twofold.layers.ranking import CandidateVector, Dense, VectorSettings, dense_layers
+from twofold.layers.pooling import CandidateVector, Dense, Pooling, VectorSettings, dense_layers
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
@@ -28,9 +27,6 @@ class Config(VectorSettings, RankingDecoderConfig):
         if self.similarity == "cosine" and self.normalize != "none":
             raise ValueError("similarity: cosine is for vectors of any length; set normalize: none")
 
-    def needs(self) -> frozenset[str]:
-        return self.pooling_needs()
-
     def build(self, spec: HiddenSpec, output: OutputSpec) -> BiEncoder:
         return BiEncoder(self, spec)
 
@@ -43,7 +39,7 @@ class BiEncoder(RankingDecoder):
         # A trainable query is of each side's own; other poolings have nothing to learn.
         self.pool = Pooling(config.pooling, spec)
         self.vector = CandidateVector(config, spec)
-        self.dense = dense_layers(config.dense, spec.width("summary" if config.pooling == "summary" else "states"))
+        self.dense = dense_layers(config.dense, self.pool.width)
         self.normalize = config.normalize == "both"
         self.cosine = config.similarity == "cosine"
 

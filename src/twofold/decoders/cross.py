@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from twofold.config import kind_of
 from twofold.decoders import Contexts, DecoderConfig, RankingDecoder, RankingDecoderConfig
-from twofold.layers.pooling import Pooling, means_of_both
+from twofold.layers.pooling import Pooling, means_of_both, pooling_needs
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
@@ -20,7 +20,7 @@ from twofold.types import Hidden, HiddenSpec, OutputSpec
 class Config(RankingDecoderConfig):
     """Settings of the cross-encoder."""
 
-    joined: ClassVar[bool] = True
+    joined = True
 
     pooling: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
     """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary; or both,
@@ -42,8 +42,7 @@ class Config(RankingDecoderConfig):
         return self.compare is not None
 
     def needs(self) -> frozenset[str]:
-        own = frozenset(["summary"] if self.pooling == "summary" else ["states", "finish"])
-        return own if self.compare is None else own | self.compare.needs()
+        return pooling_needs(self.pooling) | (self.compare.needs() if self.compare else frozenset())
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> CrossEncoder:
         return CrossEncoder(self, spec, output)
@@ -54,9 +53,9 @@ class CrossEncoder(RankingDecoder):
 
     def __init__(self, config: Config, spec: HiddenSpec, output: OutputSpec) -> None:
         super().__init__()
-        width = spec.width("summary" if config.pooling == "summary" else "states")
         self.pool = None if config.pooling == "both" else Pooling(config.pooling, spec)
-        self.output = nn.Linear(width if self.pool else 3 * width, 1, bias=False)  # a bias is the same for all
+        width = self.pool.width if self.pool else 3 * spec.width("states")
+        self.output = nn.Linear(width, 1, bias=False)  # a bias is the same for all
         nn.init.normal_(self.output.weight, std=0.02 if config.compare is None else 0.0)
         self.compares = config.compare is not None
         if config.compare is not None:
@@ -67,10 +66,9 @@ class CrossEncoder(RankingDecoder):
         if self.pool:
             vectors: Tensor = self.pool(hidden)
         else:
-            first, second = (F.normalize(one, dim=-1) * math.sqrt(one.shape[-1]) for one in means_of_both(hidden))
+            first, second = (F.normalize(mean, dim=-1) * math.sqrt(mean.shape[-1]) for mean in means_of_both(hidden))
             vectors = torch.cat([first, second, first * second], -1)  # each value about as large as one
-        score: Tensor = self.output(vectors)
-        return score[:, 0]
+        return self.output(vectors)[:, 0]  # type: ignore[no-any-return]
 
     def context(self, hidden: Hidden) -> Contexts:
         return self.compare.context(hidden)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head
-from twofold.layers.pooling import Pooling, PoolingKind, means_of_both
+from twofold.layers.pooling import Pooling, PoolingKind, means_of_both, pooling_needs
 from twofold.results import Scores
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, OutputSpec, Target, Vocabulary
 
@@ -21,8 +21,8 @@ from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, O
 class Config(DecoderConfig):
     """Settings of the labelling decoder."""
 
-    output: ClassVar[str] = "label"
-    writes: ClassVar[type] = Scores
+    output = "label"
+    writes = Scores
 
     pooling: PoolingKind = "mean"
     """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
@@ -41,8 +41,7 @@ class Config(DecoderConfig):
             raise ValueError("compare: cosine reads nothing but the cosine of two means; leave out pooling, hidden")
 
     def needs(self) -> frozenset[str]:
-        reduced = ["summary"] if self.pooling == "summary" else ["states", "finish"]
-        return frozenset(reduced if self.compare == "none" else [*reduced, "states"])
+        return pooling_needs(self.pooling) | ({"states"} if self.compares() else frozenset())
 
     def compares(self) -> bool:
         return self.compare != "none"
@@ -63,15 +62,15 @@ class LabelDecoder(Decoder):
         self.config, self.numbers = config, output if isinstance(output, Numbers) else None
         self.several = isinstance(output, Classes) and output.several
         self.pool = Pooling(config.pooling, spec)
-        width = spec.width("summary" if config.pooling == "summary" else "states")
-        if config.compare == "features":
-            width += 3 * spec.width("states") + 1
         outputs = 1 if isinstance(output, Numbers) else len(output)
         if config.compare == "cosine":
             self.head = Head(1, outputs, None, 0.0)
-            self._start_at_the_cosine()
+            if self.numbers:  # of mean 0 and deviation 1 here: they start as cosines spread evenly from 0 to 1 would
+                nn.init.constant_(self.head.output.weight, math.sqrt(12))
+                nn.init.constant_(self.head.output.bias, -math.sqrt(3))
         else:
-            self.head = Head(width, outputs, config.hidden, config.dropout)
+            compared = 3 * spec.width("states") + 1 if config.compare == "features" else 0
+            self.head = Head(self.pool.width + compared, outputs, config.hidden, config.dropout)
 
     def count(self, target: Target) -> int:
         return int(target.mask.any(1).sum())
@@ -98,8 +97,7 @@ class LabelDecoder(Decoder):
 
     def _scores(self, hidden: Hidden) -> Tensor:
         """(rows, labels)"""
-        scores: Tensor = self.head(self._vector(hidden)).float()
-        return scores
+        return self.head(self._vector(hidden)).float()  # type: ignore[no-any-return]
 
     def _vector(self, hidden: Hidden) -> Tensor:
         """(rows, width of the head)"""
@@ -111,9 +109,3 @@ class LabelDecoder(Decoder):
         if self.config.compare == "cosine":
             return cosine
         return torch.cat([self.pool(hidden), common, apart, apart.abs(), cosine], -1)
-
-    def _start_at_the_cosine(self) -> None:
-        """Numbers, here of mean 0 and deviation 1, start as cosines would that are spread evenly from 0 to 1."""
-        if self.numbers:
-            nn.init.constant_(self.head.output.weight, math.sqrt(12))
-            nn.init.constant_(self.head.output.bias, -math.sqrt(3))

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
 from twofold.errors import TwofoldError
-from twofold.layers.pooling import attention_pooled, finished
-from twofold.layers.ranking import BLOCK, CandidateVector, VectorSettings, attended
+from twofold.layers.pooling import BLOCK, CandidateVector, VectorSettings, attention_pooled, finished
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
@@ -35,7 +34,7 @@ class Config(VectorSettings, RankingDecoderConfig):
     """With multihead: how many."""
 
     def needs(self) -> frozenset[str]:
-        return self.pooling_needs() | {"states", "finish"}
+        return super().needs() | {"states", "finish"}
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> PolyEncoder:
         width = spec.width("states")
@@ -53,9 +52,8 @@ class PolyEncoder(RankingDecoder):
         super().__init__()
         width = spec.width("states")
         self.number, self.causal = config.codes, spec.causal
-        learned = config.code_kind == "learned"
         drawn = torch.randn(config.codes, width) * (config.code_size / math.sqrt(width))
-        self.codes = nn.Parameter(drawn) if learned else None
+        self.codes = nn.Parameter(drawn) if config.code_kind == "learned" else None
         self.code_scale = 1.0 if config.code_attention == "plain" else 1 / math.sqrt(width)
         self.beta = 1 / math.sqrt(width) if config.attention == "scaled" else 1.0
         self.heads = Heads(width, config.heads) if config.attention == "multihead" else None
@@ -63,8 +61,7 @@ class PolyEncoder(RankingDecoder):
         self.normalize = config.normalize == "both"
 
     def context(self, hidden: Hidden) -> Contexts:
-        states, mask = hidden.need("states"), hidden.mask
-        there = None
+        states, mask, there = hidden.need("states"), hidden.mask, None
         if self.codes is not None:
             vectors = attention_pooled(self.codes, states, mask, self.code_scale)
         else:
@@ -76,7 +73,7 @@ class PolyEncoder(RankingDecoder):
         return self.vector(hidden)  # type: ignore[no-any-return]
 
     def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        keys, values = self._keys(contexts)
+        keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
         # No more dot products at a time than a block holds: memory does not grow with the candidates.
         size = max(1, BLOCK // max(1, len(contexts) * keys.shape[1]))
         parts = [self._score(keys, values, block, contexts) for block in torch.split(candidates, size)]
@@ -98,13 +95,12 @@ class PolyEncoder(RankingDecoder):
 
     def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Contexts) -> Tensor:
         products = keys @ block.T  # (contexts, codes, candidates)
-        if self.heads is None:
-            return attended(products, of.mask, self.beta)
-        assert values is not None
-        return self.heads.score(products, values @ block.T, of, block)
-
-    def _keys(self, contexts: Contexts) -> tuple[Tensor, Tensor | None]:
-        return (contexts.vectors, None) if self.heads is None else self.heads.project(contexts.vectors)
+        if self.heads is not None and values is not None:
+            return self.heads.score(products, values @ block.T, of, block)
+        logits = products if self.beta == 1.0 else products * self.beta
+        if of.mask is not None:
+            logits = logits.masked_fill(~of.mask[..., None], -math.inf)
+        return (logits.softmax(1) * products).sum(1)
 
     def _first(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The states of the first m real positions, or the last m, and which of them are there."""
@@ -135,52 +131,43 @@ class Heads(nn.Module):
 
     def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values, (contexts, heads × codes, width) each."""
-        shape = (len(vectors), -1, self.width)
-        keys = self._split(self.key(vectors)) @ self._rows(self.query.weight) / math.sqrt(self.width // self.count)
-        values = self._split(vectors @ self.value.weight.T) @ self._rows(self.output.weight.T)
-        return keys.reshape(shape), values.reshape(shape)
+        keys = self._split(self.key(vectors)) @ self._apart(self.query.weight, 0) / math.sqrt(self.width // self.count)
+        values = self._split(vectors @ self.value.weight.T) @ self._apart(self.output.weight.T, 0)
+        return keys.flatten(1, 2), values.flatten(1, 2)
 
     def score(self, logits: Tensor, values: Tensor, contexts: Contexts, candidates: Tensor) -> Tensor:
         """From dot products with keys and values, (contexts, heads × codes, candidates) each."""
-        logits = _apart(logits, 1, self.count) + self._query_bias(contexts.vectors)[..., None]
+        logits = self._apart(logits, 1) + self._query_bias(contexts.vectors)[..., None]
         if contexts.mask is not None:
             logits = logits.masked_fill(~contexts.mask[:, None, :, None], -math.inf)
-        return (logits.softmax(2) * _apart(values, 1, self.count)).sum((1, 2)) + candidates @ self._bias()
+        return (logits.softmax(2) * self._apart(values, 1)).sum((1, 2)) + candidates @ self._bias()
 
     def look(self, contexts: Contexts, candidates: Tensor) -> Tensor:
         """What each candidate finds in the context of the same row: (rows, width)."""
         keys, values = self.project(contexts.vectors)
-        logits = _apart((keys @ candidates[:, :, None])[..., 0], 1, self.count)
-        logits = logits + self._query_bias(contexts.vectors)
+        logits = self._apart((keys @ candidates[:, :, None])[..., 0], 1) + self._query_bias(contexts.vectors)
         if contexts.mask is not None:
             logits = logits.masked_fill(~contexts.mask[:, None], -math.inf)
-        found = (logits.softmax(-1)[..., None] * _apart(values, 1, self.count)).sum((1, 2))
-        return found + self._bias()
+        return (logits.softmax(-1)[..., None] * self._apart(values, 1)).sum((1, 2)) + self._bias()
 
     def ceiling(self, vectors: Tensor) -> Tensor:
         """One context's codes → (heads + 1, codes, width): each head's values, and what every candidate finds."""
-        values = _apart(self.project(vectors)[1][0], 0, self.count)
+        values = self._apart(self.project(vectors)[1][0], 0)
         return torch.cat([values, self._bias().expand(1, *values.shape[1:])])
 
     def _split(self, vectors: Tensor) -> Tensor:
         """(contexts, codes, width) → (contexts, heads, codes, width of a head)"""
-        return _apart(vectors, 2, self.count).transpose(1, 2)
+        return self._apart(vectors, 2).transpose(1, 2)
 
-    def _rows(self, weight: Tensor) -> Tensor:
-        """(width, width) → (heads, width of a head, width)"""
-        return _apart(weight, 0, self.count)
+    def _apart(self, tensor: Tensor, dimension: int) -> Tensor:
+        """One dimension as two, the first of which is the heads."""
+        return torch.unflatten(tensor, dimension, (self.count, -1))
 
     def _query_bias(self, vectors: Tensor) -> Tensor:
         """What the query's bias adds to each logit: (contexts, heads, codes)."""
-        bias = _apart(self.query.bias, 0, self.count)[:, :, None]  # (heads, width of a head, 1)
+        bias = self._apart(self.query.bias, 0)[:, :, None]  # (heads, width of a head, 1)
         return (self._split(self.key(vectors)) @ bias)[..., 0] / math.sqrt(self.width // self.count)
 
     def _bias(self) -> Tensor:
         """What every candidate finds, whatever it looks at: (width,)."""
         return self.output(self.value.bias)  # type: ignore[no-any-return]
-
-
-def _apart(tensor: Tensor, dimension: int, parts: int) -> Tensor:
-    """One dimension as two, the first of size `parts`."""
-    shape = tensor.shape
-    return tensor.reshape(*shape[:dimension], parts, shape[dimension] // parts, *shape[dimension + 1 :])

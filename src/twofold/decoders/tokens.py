@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,11 +17,8 @@ from twofold.types import Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target,
 class Config(DecoderConfig):
     """Settings of the decoder that a text encoder is pre-trained with."""
 
-    output: ClassVar[str] = "tokens"
-    writes: ClassVar[type] = TokenScores
-
-    def needs(self) -> frozenset[str]:
-        return frozenset({"states"})
+    output = "tokens"
+    writes = TokenScores
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TokensDecoder:
         assert isinstance(output, Vocabulary)
@@ -46,9 +42,8 @@ class TokensDecoder(Decoder):
         return int(target.mask.sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        states = hidden.need("states")[target.mask]
-        scores: Tensor = self.output(self.between(states)).float()
-        return Loss(F.cross_entropy(scores, target.tokens[target.mask], reduction="sum"), len(states))
+        scores: Tensor = self.output(self.between(hidden.need("states")[target.mask])).float()
+        return Loss(F.cross_entropy(scores, target.tokens[target.mask], reduction="sum"), len(scores))
 
     def predict(self, hidden: Hidden, options: object) -> list[object]:
         raise TwofoldError("this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`")

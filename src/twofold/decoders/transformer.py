@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output
 from twofold.generate.search import Step
-from twofold.layers.attention import KeysValues
-from twofold.layers.blocks import BlockSettings, DecoderBlock, Embed, make_embedding
+from twofold.layers.blocks import Embed, make_embedding
+from twofold.layers.transformer import Attended, BlockSettings, DecoderBlock, KeysValues
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
@@ -24,9 +24,6 @@ class Config(BlockSettings, DecoderConfig):
     """Share of the probability that is spread over all tokens when learning."""
     tied: bool = True
     """Whether the layer over the vocabulary shares the table of token vectors."""
-
-    def needs(self) -> frozenset[str]:
-        return frozenset({"states"})
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TransformerDecoder:
         assert isinstance(output, Vocabulary)
@@ -41,14 +38,14 @@ class Remembered(NamedTuple):
     written: tuple[KeysValues, ...]
 
     def select(self, rows: Tensor) -> Remembered:
-        source = tuple(layer.select(rows) for layer in self.source)
-        return Remembered(source, self.mask.index_select(0, rows), tuple(layer.select(rows) for layer in self.written))
+        source, written = (tuple(layer.select(rows) for layer in side) for side in (self.source, self.written))
+        return Remembered(source, self.mask.index_select(0, rows), written)
 
 
 class TransformerDecoder(TextDecoder):
     """All positions at once when taught, one more position at a time when it writes."""
 
-    attends: ClassVar = True
+    attends = True
 
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)
@@ -61,23 +58,20 @@ class TransformerDecoder(TextDecoder):
         self.output = make_output(config.width, vocabulary.size, self.embedding if config.tied else None)
 
     def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
-        return self.forward(hidden, tokens, mask)[0]
+        return self.forward(hidden, tokens, mask).values
 
     def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
-        weights = self.forward(hidden, tokens, tokens != self.vocabulary.pad, weights=True)[1]
+        weights = self.forward(hidden, tokens, tokens != self.vocabulary.pad, weights=True).weights
         assert weights is not None
         return weights.mean(1)  # over the heads of the last layer
 
-    def forward(
-        self, hidden: Hidden, tokens: Tensor, mask: Tensor, weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, hidden: Hidden, tokens: Tensor, mask: Tensor, weights: bool = False) -> Attended:
         """Features (rows, positions, width) after each token; if asked, the cross-attention of the last layer."""
-        source, looked = hidden.need("states"), None
-        states = self.embed(self.embedding(tokens))
+        source = hidden.need("states")
+        read = Attended(self.embed(self.embedding(tokens)))
         for block in self._blocks():
-            memory = block.cross.remember(source)
-            states, looked = block(states, mask, memory, hidden.mask, self.rotary, weights)
-        return (states if self.norm is None else self.norm(states, mask)), looked
+            read = block(read.values, mask, block.cross.remember(source), hidden.mask, self.rotary, weights)
+        return read if self.norm is None else read._replace(values=self.norm(read.values, mask))
 
     def start(self, hidden: Hidden) -> Remembered:
         source = hidden.need("states")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout
 from twofold.layers.trees import best_tree
 from twofold.results import Arcs
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
@@ -25,8 +24,8 @@ ROOT = "root"
 class Config(DecoderConfig):
     """Settings of the biaffine parser (Dozat and Manning, 2017)."""
 
-    output: ClassVar[str] = "tree"
-    writes: ClassVar[type] = Arcs
+    output = "tree"
+    writes = Arcs
 
     width: int = 256
     """Of what is kept of a word to find its head, and of a head to be found."""
@@ -34,9 +33,6 @@ class Config(DecoderConfig):
     """The same for the relation between the two."""
     dropout: float = 0.3
     """Share of the values set to zero before and behind the layers that make them."""
-
-    def needs(self) -> frozenset[str]:
-        return frozenset({"states"})
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TreeDecoder:
         assert isinstance(output, Classes)
@@ -64,11 +60,10 @@ class TreeDecoder(Decoder):
         nodes, mask = self._nodes(hidden)
         counts = target.mask
         heads, relations = target.tokens.unbind(-1)  # (rows, words) each
-        arcs = self._arcs(nodes, mask)
-        names = self._relations(nodes, heads)
+        arcs, names = self._arcs(nodes, mask), self._relations(nodes, heads)
         total = F.cross_entropy(arcs[counts], heads[counts], reduction="sum")
         total = total + F.cross_entropy(names[counts], relations[counts], reduction="sum")
-        return Loss(total, int(counts.sum()))
+        return Loss(total, self.count(target))
 
     def predict(self, hidden: Hidden, options: object) -> list[Arcs]:
         nodes, mask = self._nodes(hidden)
@@ -78,15 +73,13 @@ class TreeDecoder(Decoder):
         heads = torch.zeros_like(mask, dtype=torch.long)
         lengths = mask.sum(1).tolist()
         for row, length in enumerate(lengths):
-            found = best_tree(arcs[row, :length, : length + 1].cpu().numpy())
-            heads[row, :length] = torch.from_numpy(found).to(heads.device)
+            tree = best_tree(arcs[row, :length, : length + 1].cpu().numpy())
+            heads[row, :length] = torch.from_numpy(tree).to(heads.device)
         names = self._relations(nodes, heads)
         if self.root_relation is not None:
-            is_root = (heads == 0)[..., None]
             only = torch.arange(names.shape[-1], device=names.device) == self.root_relation
-            names = names.masked_fill(is_root != only, -math.inf)
-        likely = names.log_softmax(-1)
-        scores, relations = likely.max(-1)
+            names = names.masked_fill((heads == 0)[..., None] != only, -math.inf)
+        scores, relations = names.log_softmax(-1).max(-1)
         scores = (scores + arcs.gather(-1, heads[..., None])[..., 0]).masked_fill(~mask, 0.0).sum(1)
         rows = zip(heads.tolist(), relations.tolist(), lengths, scores.tolist(), strict=True)
         return [Arcs(tuple(h[:length]), tuple(r[:length]), score) for h, r, length, score in rows]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +20,8 @@ from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec
 class Config(DecoderConfig):
     """Settings of the U-Net decoder (Ronneberger et al., 2015)."""
 
-    output: ClassVar[str] = "mask"
-    writes: ClassVar[type] = PixelClasses
+    output = "mask"
+    writes = PixelClasses
 
     widths: tuple[int, ...] | None = None
     """Channels after each doubling, from coarse to fine; unless given those of the encoder, then half as many."""
@@ -71,15 +70,14 @@ class Up(nn.Module):
         super().__init__()
         self.enlarge = nn.ConvTranspose2d(channels, width, 2, 2)
         inputs = [width + skip, *[width] * (config.convolutions - 1)]
-        self.read = nn.Sequential(*(Convolution(one, width, config.norm, config.activation) for one in inputs))
+        self.read = nn.Sequential(*(Convolution(size, width, config.norm, config.activation) for size in inputs))
 
     def forward(self, maps: Tensor, skip: Tensor | None, size: Sequence[int]) -> Tensor:
         maps = self.enlarge(maps)[:, :, : size[0], : size[1]]  # a map of odd size was rounded up when it was halved
-        missing = [size[1] - maps.shape[3], size[0] - maps.shape[2]]
-        if any(missing):  # or rounded down, as some networks do
-            maps = F.pad(maps, (0, missing[0], 0, missing[1]), mode="replicate")
-        found: Tensor = self.read(maps if skip is None else torch.cat([maps, skip], 1))
-        return found
+        below, right = size[0] - maps.shape[2], size[1] - maps.shape[3]
+        if below or right:  # or rounded down, as some networks do
+            maps = F.pad(maps, (0, right, 0, below), mode="replicate")
+        return self.read(maps if skip is None else torch.cat([maps, skip], 1))  # type: ignore[no-any-return]
 
 
 class UNetDecoder(Decoder):
@@ -87,7 +85,7 @@ class UNetDecoder(Decoder):
 
     def __init__(self, config: Config, spec: HiddenSpec, classes: Classes) -> None:
         super().__init__()
-        self.config, self.skips = config, config.skips
+        self.config = config
         *finer, coarsest = spec.channels()
         doublings = spec.stride.bit_length() - 1
         widths = config.widths or (*reversed(finer), *(max(8, spec.channels()[0] >> (n + 1)) for n in range(doublings)))
@@ -95,16 +93,13 @@ class UNetDecoder(Decoder):
         if len(widths) != len(skipped):
             raise TwofoldError(f"decoder.widths: {len(skipped)} doublings lead to the image, not {len(widths)}")
         if config.class_weights and len(config.class_weights) != len(classes):
-            raise TwofoldError(
-                f"decoder.class_weights: {len(config.class_weights)} for {len(classes)} classes; "
-                "give one for each, or decoder.class_weights=null"
-            )
-        self.steps = nn.ModuleList()
-        for before, skip, width in zip([coarsest, *widths], skipped, widths, strict=False):
-            self.steps.append(Up(config, before, skip, width))
-        self.output = nn.Conv2d(widths[-1] if widths else coarsest, len(classes), 1)
-        weights = torch.tensor(config.class_weights or [1.0] * len(classes))
-        self.register_buffer("class_weights", weights, persistent=False)
+            given, remedy = len(config.class_weights), "give one for each, or decoder.class_weights=null"
+            raise TwofoldError(f"decoder.class_weights: {given} for {len(classes)} classes; {remedy}")
+        channels = [coarsest, *widths]
+        sizes = zip(channels, skipped, widths, strict=False)
+        self.steps = nn.ModuleList(Up(config, before, skip, width) for before, skip, width in sizes)
+        self.output = nn.Conv2d(channels[-1], len(classes), 1)
+        self.class_weights = nn.Buffer(torch.tensor(config.class_weights or [1.0] * len(classes)), persistent=False)
 
     def forward(self, hidden: Hidden) -> Tensor:
         """(rows, classes, height, width): one number for each class of each pixel."""
@@ -112,13 +107,12 @@ class UNetDecoder(Decoder):
         assert hidden.size is not None
         maps = F.dropout2d(maps, self.config.dropout, self.training)
         doublings = len(self.steps) - len(finer)
-        sizes = [one.shape[2:] for one in reversed(finer)]
+        sizes = [finer_map.shape[2:] for finer_map in reversed(finer)]
         sizes += [torch.Size(-(-side >> n) for side in hidden.size) for n in reversed(range(doublings))]
-        skips: list[Tensor | None] = [*(reversed(finer) if self.skips else [None] * len(finer)), *[None] * doublings]
+        skips = [*(reversed(finer) if self.config.skips else [None] * len(finer)), *[None] * doublings]
         for step, skip, size in zip(self.steps, skips, sizes, strict=True):
             maps = step(maps, skip, size)
-        found: Tensor = self.output(maps)
-        return found
+        return self.output(maps)  # type: ignore[no-any-return]
 
     def count(self, target: Target) -> int:
         return int(target.mask.sum())
@@ -127,7 +121,6 @@ class UNetDecoder(Decoder):
         """A sum over the pixels that count; each image's Dice counts as often as it has pixels."""
         config, scores = self.config, self.forward(hidden).float()
         right = target.tokens.masked_fill(~target.mask, -100)
-        assert isinstance(self.class_weights, Tensor)
         total, logs = scores.new_zeros(()), scores.log_softmax(1)
         if config.cross_entropy or config.focal:
             weights = self.class_weights if config.class_weights else None
@@ -138,8 +131,7 @@ class UNetDecoder(Decoder):
             unsure = (1 - chance).clamp(min=1e-7)  # a root of 0 has no gradient
             total = total + config.focal * (unsure**config.focal_power * surprise).sum()
         if config.dice:
-            pixels = target.mask.sum((1, 2))
-            total = total + config.dice * (_dice(logs.exp(), target) * pixels).sum()
+            total = total + config.dice * (_dice(logs.exp(), target) * target.mask.sum((1, 2))).sum()
         return Loss(total, self.count(target))
 
     @torch.no_grad()
@@ -147,16 +139,16 @@ class UNetDecoder(Decoder):
         best = self.forward(hidden).float().log_softmax(1).max(1)
         scores = best.values.mean((1, 2)).tolist()
         pixels = best.indices.to(torch.uint8).cpu().numpy()
-        return [PixelClasses(one, score) for one, score in zip(pixels, scores, strict=True)]
+        return [PixelClasses(image, score) for image, score in zip(pixels, scores, strict=True)]
 
 
 def _dice(chances: Tensor, target: Target) -> Tensor:
     """(rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that an image shows."""
     tokens, counts = target.tokens.flatten(1), target.mask.flatten(1).to(chances.dtype)
-    found = chances.flatten(2)
-    none = found.new_zeros(found.shape[:2])
-    both = none.scatter_add(1, tokens, found.gather(1, tokens[:, None])[:, 0] * counts)
+    chances = chances.flatten(2)
+    none = chances.new_zeros(chances.shape[:2])
+    both = none.scatter_add(1, tokens, chances.gather(1, tokens[:, None])[:, 0] * counts)
     right = none.scatter_add(1, tokens, counts)
-    sizes = (found @ counts[:, :, None])[:, :, 0] + right
+    sizes = (chances @ counts[:, :, None])[:, :, 0] + right
     overlap = 2 * both / sizes.clamp(min=1e-6)  # 0 of a class that an image does not show
     return 1 - overlap.sum(1) / (right > 0).sum(1).clamp(min=1)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from itertools import pairwise
+from typing import Literal
 
 from torch import Tensor, nn
 
 from twofold.encoders import EncoderConfig
 from twofold.inputs.image import Images
 from twofold.layers.convolutions import Activation, Convolution, ImageNorm, Residual, channels_last, read_pyramid
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 
 @dataclass(frozen=True)
 class Config(EncoderConfig):
     """Settings of the convolutional encoder."""
 
-    input: ClassVar[str] = "image"
-    reads: ClassVar[type[InputBatch]] = Images
+    input = "image"
+    reads = Images
     widths: tuple[int, ...] = (32, 64, 128, 256)
     """Channels of each stage, from fine to coarse."""
     blocks: int = 2
@@ -51,27 +52,21 @@ class ConvnetEncoder(Encoder):
         super().__init__()
         self.needs, self.dropout = needs, config.dropout
         first, norm, activation = config.widths[0], config.norm, config.activation
-        strides = [2] * (config.stem.bit_length() - 1) or [1]
-        channels = [3, *[first // 2 or 1] * (len(strides) - 1), first]  # where a map is finest, half as many will do
-        self.stem = nn.Sequential(
-            *(
-                Convolution(before, after, norm, activation, stride=stride)
-                for before, after, stride in zip(channels, channels[1:], strides, strict=False)
-            )
-        )
+        stride, halvings = min(config.stem, 2), config.stem.bit_length() - 1
+        channels = [3, *[first // 2 or 1] * (halvings - 1), first]  # where a map is finest, half as many will do
+        stem = [Convolution(*sizes, norm, activation, stride=stride) for sizes in pairwise(channels)]
+        self.stem = nn.Sequential(*stem)
         self.stages = nn.ModuleList()
-        before = first
-        for number, width in enumerate(config.widths):
+        for number, (before, width) in enumerate(pairwise([first, *config.widths])):
             blocks = [Residual(before, width, norm, activation, stride=2 if number else 1)]
             blocks += [Residual(width, width, norm, activation) for _ in range(config.blocks - 1)]
             self.stages.append(nn.Sequential(*blocks))
-            before = width
 
     def forward(self, batch: Batch) -> Hidden:
         pixels = batch.read(Images).pixels
-        found: Tensor = self.stem(channels_last(pixels))
-        maps = []
+        maps: list[Tensor] = []
+        read = self.stem(channels_last(pixels))
         for stage in self.stages:
-            found = stage(found)
-            maps.append(found)
+            read = stage(read)
+            maps.append(read)
         return read_pyramid(tuple(maps), pixels, self.needs, self.dropout if self.training else 0.0)

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.data.backbone_files import DEFAULT, FOLDER, clearly, folder_of
-from twofold.data.backbone_tokenizer import read_backbone_tokenizer
+from twofold.data.backbones import DEFAULT, FOLDER, clearly, folder_of, read_backbone_tokenizer
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.inputs.text import Tokens
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout
 from twofold.layers.sizes import built_without_memory, refuse_counts, refuse_labels
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
@@ -115,7 +114,10 @@ class PretrainedEncoder(Encoder):
             settings = _settings(config)
             self.backbone: Any = _network(settings)
         _check_limits(config.name, self.backbone, settings, vocabulary)
-        _replace_dropout(self.backbone)
+        for module in list(self.backbone.modules()):
+            for name, inner in module.named_children():
+                if isinstance(inner, nn.Dropout):
+                    setattr(module, name, Dropout(inner.p))
         arguments = inspect.signature(self.backbone.forward).parameters
         self.takes_segments = (getattr(settings, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in arguments
         self.options = {"use_cache": False} if "use_cache" in arguments else {}
@@ -128,16 +130,11 @@ class PretrainedEncoder(Encoder):
         return Hidden(mask=text.mask, states=self.backbone(**given, **self.options).last_hidden_state)
 
     def table(self) -> nn.Parameter:
-        weight: nn.Parameter = self.backbone.get_input_embeddings().weight
-        return weight
+        return self.backbone.get_input_embeddings().weight  # type: ignore[no-any-return]
 
 
-class Dropout(nn.Module):
-    """Takes the place of `nn.Dropout`, in less time on a CPU."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.p = share
+class Dropout(nn.Dropout):
+    """Takes less time on a CPU; attention asks it only for its share, so it serves there too."""
 
     def forward(self, values: Tensor) -> Tensor:
         return dropout(values, self.p, self.training)
@@ -153,12 +150,12 @@ def _architecture(name: str) -> dict[str, Any]:
         refuse_labels(given, name)
         if shapes := _shapes(name):
             refuse_counts(given, shapes, name, FOLDER)
-        found = AutoConfig.from_pretrained(folder_of(name), trust_remote_code=False)
-    settings: dict[str, Any] = json.loads(found.to_json_string(use_diff=True))
+        config = AutoConfig.from_pretrained(folder_of(name), trust_remote_code=False)
+    settings: dict[str, Any] = json.loads(config.to_json_string(use_diff=True))
     settings.pop("auto_map", None)
-    if hasattr(found, "hidden_size"):
-        settings.setdefault("hidden_size", found.hidden_size)
-    return {**settings, "model_type": found.model_type}
+    if hasattr(config, "hidden_size"):
+        settings.setdefault("hidden_size", config.hidden_size)
+    return {**settings, "model_type": config.model_type}
 
 
 def _is_causal(settled: dict[str, Any]) -> bool:
@@ -190,17 +187,17 @@ def _pretrained(name: str, settings: Any, anyway: bool) -> Any:
     from transformers import AutoModel
 
     how = {**SAFELY, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    whole, found = AutoModel.from_pretrained(folder_of(name), config=settings, **how)
+    whole, loaded = AutoModel.from_pretrained(folder_of(name), config=settings, **how)
     reader = _text_reader(whole)
-    shapes = {one: f"there {tuple(theirs)}" for one, theirs, _ in found["mismatched_keys"]}
-    made_up = dict.fromkeys(found["missing_keys"], "not there") | shapes
+    shapes = {key: f"there {tuple(theirs)}" for key, theirs, _ in loaded["mismatched_keys"]}
+    made_up = dict.fromkeys(loaded["missing_keys"], "not there") | shapes
     kept, named = set(map(id, reader.parameters())), whole.named_parameters(remove_duplicate=False)
-    lost = [f"{one} {tuple(v.shape)}, {made_up[one]}" for one, v in named if one in made_up and id(v) in kept]
+    lost = [f"{key} {tuple(v.shape)}, {made_up[key]}" for key, v in named if key in made_up and id(v) in kept]
     # Heads may be left over, and what is the same in all models, but nothing of the model itself.
-    theirs = _shapes(name) if found["unexpected_keys"] else {}
-    for one in sorted(found["unexpected_keys"]):
-        if not one.endswith(CONSTANTS) and not is_on_top(one, theirs, whole.base_model_prefix):
-            lost.append(f"{one} {theirs.get(one, '')}".rstrip() + ", not here")
+    theirs = _shapes(name) if loaded["unexpected_keys"] else {}
+    for key in sorted(loaded["unexpected_keys"]):
+        if not key.endswith(CONSTANTS) and not is_on_top(key, theirs, whole.base_model_prefix):
+            lost.append(f"{key} {theirs.get(key, '')}".rstrip() + ", not here")
     if lost and not anyway:
         raise TwofoldError(f"{name}: its weights do not fit: {listed(lost)}; take all from one model; {ANYWAY}")
     if lost:
@@ -210,7 +207,7 @@ def _pretrained(name: str, settings: Any, anyway: bool) -> Any:
 
 def is_on_top(name: str, names: Iterable[str], prefix: str) -> bool:
     """Whether a tensor, one of those of `names`, was trained on top of a model whose own begin with `prefix`."""
-    within = any(one.startswith(f"{prefix}.") for one in names)  # the model is one part of what was saved
+    within = any(other.startswith(f"{prefix}.") for other in names)  # the model is one part of what was saved
     return name.startswith(HEADS) or (within and not name.startswith(f"{prefix}."))
 
 
@@ -244,9 +241,8 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
     """Refuse tokens and positions that the backbone has no vectors for."""
     known = backbone.get_input_embeddings().num_embeddings
     if vocabulary.size > known:
-        raise TwofoldError(
-            f"{name}: its weights know {known} tokens and the tokenizer {vocabulary.size}; take both from one model"
-        )
+        remedy = "take both from one model"
+        raise TwofoldError(f"{name}: its weights know {known} tokens and the tokenizer {vocabulary.size}; {remedy}")
     longest = _longest(backbone, settings)
     if longest is not None and longest < vocabulary.limit:
         remedy = "lower input.max_tokens, and output.candidate.max_tokens of a ranker"
@@ -256,25 +252,10 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
 def _longest(backbone: Any, settings: Any) -> int | None:
     """The most tokens that it has positions for, where there is a limit."""
     longest = getattr(settings, "max_position_embeddings", None) or 0  # below 1 where there is no limit
-    if table := _positions_behind_padding(backbone):
-        longest = table.num_embeddings - _first_position(backbone)
+    for module in backbone.modules():
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, nn.Embedding) and table.padding_idx is not None:
+            # Positions are counted from behind the place of the padding, as in RoBERTa.
+            longest = table.num_embeddings - table.padding_idx - 1
+            break
     return longest if longest > 0 else None
-
-
-def _positions_behind_padding(backbone: Any) -> nn.Embedding | None:
-    """The table of positions of those that count from behind their padding's place, as RoBERTa does."""
-    tables = [getattr(module, "position_embeddings", None) for module in backbone.modules()]
-    return next((one for one in tables if isinstance(one, nn.Embedding) and one.padding_idx is not None), None)
-
-
-def _first_position(backbone: Any) -> int:
-    table = _positions_behind_padding(backbone)
-    return 0 if table is None or table.padding_idx is None else table.padding_idx + 1
-
-
-def _replace_dropout(backbone: nn.Module) -> None:
-    """Attention asks its dropout module only for its share, so the same kind serves there too."""
-    for module in list(backbone.modules()):
-        for name, inner in module.named_children():
-            if isinstance(inner, nn.Dropout):
-                setattr(module, name, Dropout(inner.p))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,25 +9,16 @@ from torch import Tensor
 
 from twofold.encoders import EncoderConfig
 from twofold.inputs.text import Tokens
-from twofold.layers.blocks import make_embedding
-from twofold.layers.dropout import dropout
-from twofold.layers.pooling import masked_mean
-from twofold.layers.recurrent import CellKind, TwoWay
+from twofold.layers.blocks import dropout, make_embedding
+from twofold.layers.pooling import masked_max, masked_mean
+from twofold.layers.recurrent import RecurrentSettings, TwoWay
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(EncoderConfig):
+class Config(RecurrentSettings, EncoderConfig):
     """Settings of the recurrent encoder."""
 
-    cell: CellKind = "gru"
-    """GRU or LSTM."""
-    embedding: int = 128
-    """Width of the token vectors."""
-    width: int = 256
-    """Width of the state in each direction."""
-    layers: int = 1
-    """How many layers lie above each other."""
     bidirectional: bool = True
     """Whether it also reads from right to left; states and summary are then twice as wide."""
     summary: Literal["last", "mean", "max"] = "last"
@@ -67,7 +57,7 @@ class RNNEncoder(Encoder):
     def _summary(self, states: Tensor, last: Tensor, mask: Tensor) -> Tensor:
         """(rows, width), whatever the number of positions."""
         if self.summary == "max":
-            last = states.masked_fill(~mask[..., None], -math.inf).amax(1)
+            last = masked_max(states, mask)
         elif self.summary == "mean":
             last = masked_mean(states, mask)
         return dropout(last, self.dropout, self.training)

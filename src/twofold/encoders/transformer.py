@@ -8,8 +8,9 @@ from torch import nn
 
 from twofold.encoders import EncoderConfig
 from twofold.inputs.text import Tokens
-from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
+from twofold.layers.blocks import Embed, make_embedding
 from twofold.layers.pooling import masked_mean, state_at
+from twofold.layers.transformer import BlockSettings, EncoderBlock
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from itertools import pairwise
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from twofold.encoders import EncoderConfig
 from twofold.inputs.image import Images
 from twofold.inputs.text import Tokens
-from twofold.layers.blocks import BlockSettings, Embed, EncoderBlock, make_embedding
+from twofold.layers.blocks import Embed, dropout, make_embedding, sinusoids
 from twofold.layers.convolutions import Convolution, ImageNorm, channels_last
-from twofold.layers.dropout import dropout
 from twofold.layers.pooling import masked_mean
-from twofold.layers.positions import sinusoids
+from twofold.layers.transformer import BlockSettings, EncoderBlock
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
 
 
@@ -25,8 +24,8 @@ from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabu
 class Config(BlockSettings, EncoderConfig):
     """Settings of the vision Transformer."""
 
-    input: ClassVar[str] = "image"
-    reads: ClassVar[type[InputBatch]] = Images
+    input = "image"
+    reads = Images
     patch: int = 16
     """Height and width of a patch in pixels; an image that patches do not divide is brought to the nearest size."""
     stem: Literal["linear", "convolutions"] = "linear"
@@ -80,8 +79,7 @@ class VisionTransformer(Encoder):
     def forward(self, batch: Batch) -> Hidden:
         pixels = batch.read(Images).pixels
         patches: Tensor = self.stem(channels_last(self._divided(pixels)))  # (rows, width, patch rows, patch columns)
-        grid = (patches.shape[2], patches.shape[3])
-        states = (patches + self._positions(grid, patches)).flatten(2).transpose(1, 2)
+        states = (patches + self._positions(patches)).flatten(2).transpose(1, 2)
         states = dropout(states.contiguous(), self.config.dropout, self.training)
         mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
         text = batch.find(Tokens) if self.config.prefix else None
@@ -92,11 +90,10 @@ class VisionTransformer(Encoder):
             states = block(states, mask, False, None)
         if self.norm is not None:
             states = self.norm(states, mask)
-        summary = None
-        if "summary" in self.needs:
-            summary = masked_mean(states, mask)
+        summary = masked_mean(states, mask) if "summary" in self.needs else None
         kept = states if "states" in self.needs else None
-        return Hidden(mask=mask, states=kept, summary=summary, size=(pixels.shape[2], pixels.shape[3]), grid=grid)
+        size, grid = (pixels.shape[2], pixels.shape[3]), (patches.shape[2], patches.shape[3])
+        return Hidden(mask=mask, states=kept, summary=summary, size=size, grid=grid)
 
     def _divided(self, pixels: Tensor) -> Tensor:
         """The images in a size that the patches divide."""
@@ -108,9 +105,9 @@ class VisionTransformer(Encoder):
             return pixels
         return F.interpolate(pixels, wanted, mode="bilinear", antialias=True)
 
-    def _positions(self, grid: tuple[int, int], patches: Tensor) -> Tensor:
+    def _positions(self, patches: Tensor) -> Tensor:
         """(width, rows, columns): where a patch stands."""
-        height, width = grid
+        height, width = patches.shape[2:]
         if self.config.positions == "learned":
             return (self.rows[:height, None] + self.columns[None, :width]).permute(2, 0, 1)
         if self.config.positions == "none":
@@ -127,5 +124,5 @@ def _stem(config: Config) -> nn.Module:
         return nn.Conv2d(3, config.width, config.patch, config.patch)
     halvings = config.patch.bit_length() - 1
     widths = [3, *(max(8, config.width >> (halvings - 1 - n)) for n in range(halvings))]
-    halve = [Convolution(a, b, config.stem_norm, "relu", stride=2) for a, b in itertools.pairwise(widths)]
+    halve = [Convolution(*sizes, config.stem_norm, "relu", stride=2) for sizes in pairwise(widths)]
     return nn.Sequential(*halve, nn.Conv2d(widths[-1], config.width, 1))

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.generate.options import GenerateOptions
-from twofold.generate.search import State, Step, walk, write
+from twofold.generate.search import GenerateOptions, State, Step, walk, write
 from twofold.results import Hypotheses
 from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 

@@ -1,4 +1,4 @@
-"""Greedy, sampled and beam search over start, step and select."""
+"""Greedy, sampled and beam search over start, step and select, and the options that steer them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,53 @@ import torch
 from torch import Tensor
 
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.generate.options import GenerateOptions
 from twofold.results import Hypotheses, Hypothesis
 from twofold.types import Hidden, Vocabulary
+
+MOST_HYPOTHESES = 1_000
+LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class GenerateOptions:
+    """Greedy by default; a beam above one searches, `sample` draws."""
+
+    beam: int = 1
+    """How many hypotheses are kept at each step; 1 is greedy."""
+    n_best: int = 1
+    """How many finished hypotheses are returned for each row, at most `beam`."""
+    length_penalty: float = 1.0
+    """A hypothesis is ranked by log-probability / length^penalty: 0 favors short ones, 1 takes the mean."""
+    no_repeat: int = 0
+    """No sequence of this many tokens is written twice; 0 allows all."""
+    max_length: int | None = None
+    """The most tokens to write, never more than the limit of the training data, which holds without it."""
+    sample: bool = False
+    """Draw each token at random instead of searching for the likeliest."""
+    temperature: float = 1.0
+    """When sampling: below 1 sharpens, above 1 flattens."""
+    top_k: int = 0
+    """When sampling: only the k likeliest tokens; 0 takes all."""
+    top_p: float = 1.0
+    """When sampling: only the likeliest tokens that together reach this probability."""
+    seed: int = 0
+    """When sampling: the same seed draws the same tokens."""
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or not 1 <= self.n_best <= self.beam:
+            raise ValueError(f"beam {self.beam} and n_best {self.n_best}: both at least 1, n_best at most beam")
+        if self.beam > MOST_HYPOTHESES:
+            raise ValueError(f"beam must be at most {MOST_HYPOTHESES:,}, not {self.beam}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ValueError(f"seed must be from 0 to {LARGEST_SEED}, not {self.seed}")
+        if self.sample and self.beam > 1:
+            raise ValueError(f"sampling writes one hypothesis; set beam to 1, not {self.beam}")
+        if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.no_repeat < 0:
+            raise ValueError("temperature must be above 0, top_p in (0, 1], top_k and no_repeat at least 0")
+        if not math.isfinite(self.length_penalty) or not math.isfinite(self.temperature):
+            raise ValueError(f"length_penalty {self.length_penalty} and temperature {self.temperature} must be finite")
+        if self.max_length is not None and self.max_length < 1:
+            raise ValueError(f"max_length must be at least 1, not {self.max_length}")
 
 
 class State(Protocol):
@@ -47,11 +91,12 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Next:
-    """One token chosen for one row."""
+    """One token chosen to follow what is written in a row."""
 
     row: int
     token: int
     score: float
+    """Its log-probability; in a beam that of the whole row with it."""
 
 
 def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
@@ -59,16 +104,15 @@ def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypo
     if options.beam > 1:
         return beam(writer, hidden, options)
     tokens: list[list[int]] = [[] for _ in range(len(hidden.mask))]
-    scores, lengths = [0.0] * len(tokens), [0] * len(tokens)
+    scores = [0.0] * len(tokens)
     for chosen in walk(writer, hidden, options):
         for item in chosen:
             scores[item.row] += item.score
-            lengths[item.row] += 1
-            if item.token != writer.vocabulary.end:
-                tokens[item.row].append(item.token)
+            tokens[item.row].append(item.token)
+    end = writer.vocabulary.end
     return [
-        Hypotheses((Hypothesis(tuple(row), score, _normalized(score, length, options)),))
-        for row, score, length in zip(tokens, scores, lengths, strict=True)
+        Hypotheses((_hypothesis([token for token in row if token != end], score, len(row), options),))
+        for row, score in zip(tokens, scores, strict=True)
     ]
 
 
@@ -98,61 +142,12 @@ def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[l
         written = [[*written[place], chosen[place]] for place in left]
 
 
-@dataclass(frozen=True)
-class _Branch:
-    """A hypothesis that goes on with one more token."""
-
-    parent: int
-    token: int
-    score: float
-
-
-@dataclass
-class _Sentence:
-    """The beam of one row: hypotheses that have ended."""
-
-    row: int
-    ended: list[Hypothesis]
-
-    def best(self, options: GenerateOptions) -> list[Hypothesis]:
-        return sorted(self.ended, key=lambda hypothesis: -hypothesis.normalized_score)[: options.beam]
-
-    def branch(
-        self,
-        choices: Sequence[_Branch],
-        written: Sequence[Sequence[int]],
-        length: int,
-        end: int,
-        options: GenerateOptions,
-    ) -> list[_Branch]:
-        """Keep what ends among the best choices; gives those that go on."""
-        for choice in choices[: options.beam]:
-            if choice.token == end and choice.score > -math.inf:
-                # The end symbol counts as well, unless the limit came before it.
-                normalized = _normalized(choice.score, length, options)
-                self.ended.append(Hypothesis(tuple(written[choice.parent]), choice.score, normalized))
-        return [choice for choice in choices if choice.token != end][: options.beam]
-
-    def is_done(self, branches: Sequence[_Branch], length: int, options: GenerateOptions) -> bool:
-        """Whether enough hypotheses have ended, and none that goes on ranks above them as it stands."""
-        best = self.best(options)
-        if len(best) < options.beam:
-            return not branches
-        return not branches or _normalized(branches[0].score, length, options) <= best[-1].normalized_score
-
-    def cut(self, branches: Sequence[_Branch], written: Sequence[Sequence[int]], options: GenerateOptions) -> None:
-        """End all hypotheses: the limit, not the model, ends these, so they count without an end symbol."""
-        for branch in (branch for branch in branches if branch.score > -math.inf):
-            tokens = (*written[branch.parent], branch.token)
-            self.ended.append(Hypothesis(tokens, branch.score, _normalized(branch.score, len(tokens), options)))
-
-
 def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
     """The best of `options.beam` hypotheses that are carried along; finished rows leave the batch."""
     vocabulary, device, size = writer.vocabulary, hidden.mask.device, options.beam
     longest = _longest(options, vocabulary)
-    alive = [_Sentence(row, []) for row in range(len(hidden.mask))]
-    results: list[Hypotheses] = [Hypotheses(())] * len(alive)
+    ended: list[list[Hypothesis]] = [[] for _ in range(len(hidden.mask))]
+    alive = list(range(len(ended)))
     # All rows start with one hypothesis; its copies count as impossible until it has branched.
     copies = torch.arange(len(alive), device=device).repeat_interleave(size)
     state = writer.start(hidden).select(copies)
@@ -163,39 +158,60 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypot
     for length in range(1, longest + 1):
         step = writer.step(state, tokens)
         scores = _scores(writer.output(step.features), written, options, vocabulary)
-        going: list[_Sentence] = []
-        following: list[_Branch] = []
-        for sentence, choices in zip(alive, _choices(totals.view(-1, 1) + scores, len(alive), size), strict=True):
-            branches = sentence.branch(choices, written, length, vocabulary.end, options)
-            done = sentence.is_done(branches, length, options)
-            if not done and length < longest:
-                going.append(sentence)
-                following += branches
-                continue
-            if not done:
-                sentence.cut(branches, written, options)
-            results[sentence.row] = Hypotheses(tuple(sentence.best(options)[: options.n_best]))
+        going: dict[int, list[Next]] = {}
+        for row, choices in zip(alive, _choices(totals.view(-1, 1) + scores, len(alive), size), strict=True):
+            branches = _branch(ended[row], choices, written, length, vocabulary.end, options)
+            if length == longest:
+                # The limit, not the model, ends these, so they count without an end symbol.
+                cut = [((*written[branch.row], branch.token), branch.score) for branch in branches]
+                ended[row] += [_hypothesis(*branch, length, options) for branch in cut if branch[1] > -math.inf]
+            elif branches:
+                going[row] = branches
         if not going:
             break
-        alive = going
-        state = step.state.select(torch.tensor([branch.parent for branch in following], device=device))
+        alive, following = list(going), [branch for branches in going.values() for branch in branches]
+        state = step.state.select(torch.tensor([branch.row for branch in following], device=device))
         tokens = torch.tensor([branch.token for branch in following], device=device)
         totals = torch.tensor([branch.score for branch in following], device=device).view(len(alive), size)
-        written = [[*written[branch.parent], branch.token] for branch in following]
-    return results
+        written = [[*written[branch.row], branch.token] for branch in following]
+    return [Hypotheses(tuple(_best(row, options.n_best))) for row in ended]
 
 
-def _choices(totals: Tensor, rows: int, size: int) -> list[list[_Branch]]:
+def _branch(
+    ended: list[Hypothesis],
+    choices: list[Next],
+    written: list[list[int]],
+    length: int,
+    end: int,
+    options: GenerateOptions,
+) -> list[Next]:
+    """Keep what ends among the best choices of a row; gives those that go on, none where the row is done."""
+    for choice in choices[: options.beam]:
+        if choice.token == end and choice.score > -math.inf:
+            # The end symbol counts as well, unless the limit came before it.
+            ended.append(_hypothesis(written[choice.row], choice.score, length, options))
+    branches = [choice for choice in choices if choice.token != end][: options.beam]
+    best = _best(ended, options.beam)
+    if len(best) < options.beam or not branches:
+        return branches
+    # Enough have ended: the row is done where none that goes on ranks above them as it stands.
+    return branches if _normalized(branches[0].score, length, options) > best[-1].normalized_score else []
+
+
+def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.normalized_score)[:count]
+
+
+def _choices(totals: Tensor, rows: int, size: int) -> Iterator[list[Next]]:
     """For each row the best 2 × `size` ways to go on, best first; `totals` is (rows × size, tokens)."""
     joined, tokens = totals.view(rows, -1), totals.shape[1]
     best = joined.topk(min(2 * size, joined.shape[1]))
-    return [
-        [
-            _Branch(row * size + choice // tokens, choice % tokens, value)
-            for value, choice in zip(values, choices, strict=True)
-        ]
-        for row, (values, choices) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True))
-    ]
+    for row, pairs in enumerate(zip(best.indices.tolist(), best.values.tolist(), strict=True)):
+        yield [Next(row * size + place // tokens, place % tokens, score) for place, score in zip(*pairs, strict=True)]
+
+
+def _hypothesis(tokens: Sequence[int], score: float, length: int, options: GenerateOptions) -> Hypothesis:
+    return Hypothesis(tuple(tokens), score, _normalized(score, length, options))
 
 
 def _normalized(score: float, length: int, options: GenerateOptions) -> float:
@@ -206,9 +222,7 @@ def _longest(options: GenerateOptions, vocabulary: Vocabulary) -> int:
     return min(options.max_length or vocabulary.limit, vocabulary.limit)
 
 
-def _scores(
-    logits: Tensor, written: Sequence[Sequence[int]], options: GenerateOptions, vocabulary: Vocabulary
-) -> Tensor:
+def _scores(logits: Tensor, written: list[list[int]], options: GenerateOptions, vocabulary: Vocabulary) -> Tensor:
     """Log-probabilities, those of tokens that must not follow struck out."""
     scores = logits.float().log_softmax(-1)
     if scores.isnan().any():

@@ -11,15 +11,19 @@ Rounding is inside the bounds: of the candidate (‖r‖), of the directions, an
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from twofold.index.kernels import add_upper_bounds, dot_products, dot_products_of_rows
 from twofold.index.quantized import TINY, Floats, QuantizedDirections, QuantizedVectors, Rows, round_down, round_up
 
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 BLOCK = 16_384
 """Rows that are bounded at a time: their intermediate results stay in the processor's cache."""
 MOST_DIRECTIONS, OUTSIDE = 32, 0.4
@@ -75,12 +79,7 @@ class Bounds:
             bounds[start : start + BLOCK] = bound
         return bounds
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The number of vectors in all groups, and the number of directions of their span."""
-        return self.vectors.shape[0] * self.vectors.shape[1], len(self.span.directions.steps)
-
-    @cached_property
+    @functools.cached_property
     def span(self) -> Span:
         return Span.of(self.vectors)
 
@@ -147,3 +146,72 @@ def _spanning(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     if not pivots:
         return np.eye(1, rows.shape[1])
     return np.linalg.solve(coordinates[pivots, : len(pivots)], rows[pivots]).astype(np.float64)
+
+
+# --- loops over all candidates, compiled by numba ---
+
+
+def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
+    """Compile on first use, and cache that for the next process where numba finds a folder that it can write to."""
+
+    def compile_(function: Kernel) -> Kernel:
+        uncached: Any = njit(nogil=True, **options)(function)
+        try:
+            cached: Any = njit(nogil=True, cache=True, **options)(function)
+        except RuntimeError:  # no folder can be written to
+            return cast(Kernel, uncached)
+
+        @functools.wraps(function)
+        def kernel(*arguments: Any) -> Any:
+            try:
+                return cached(*arguments)
+            except OSError:  # the folder is full, or cannot be written to any more
+                return uncached(*arguments)
+
+        return cast(Kernel, kernel)
+
+    return compile_
+
+
+@compiled()
+def dot_products(candidates: NDArray[Any], direction: NDArray[Any], out: NDArray[Any]) -> None:
+    """candidates (rows, width) int8, direction (width,) int16, out (rows,) int32."""
+    for row in range(len(candidates)):
+        total = np.int32(0)
+        for place in range(candidates.shape[1]):
+            total += np.int32(candidates[row, place]) * np.int32(direction[place])
+        out[row] = total
+
+
+@compiled()
+def dot_products_of_rows(candidates: NDArray[Any], rows: Rows, directions: NDArray[Any], out: NDArray[Any]) -> None:
+    """The same of some rows with several directions: directions (directions, width), out (directions, rows)."""
+    for number in range(len(rows)):
+        row = rows[number]
+        for direction in range(len(directions)):
+            total = np.int32(0)
+            for place in range(candidates.shape[1]):
+                total += np.int32(candidates[row, place]) * np.int32(directions[direction, place])
+            out[direction, number] = total
+
+
+# Sums may be taken in another order: what that changes is inside the bounds' margin.
+@compiled(fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
+def add_upper_bounds(
+    dots: NDArray[Any], steps: Any, errors: Any, norms: Any, center_step: Any, center_error: Any, ball: Any, bounds: Any
+) -> None:
+    """Add to `bounds` how large the dot product with any vector of a ball can be.
+
+    dots: of integers, with the direction of the ball's center. ball: the least and the largest share of the vectors
+    along the direction, and their largest distance from it.
+    """
+    least, most, distance = ball[0], ball[1], ball[2]
+    for row in range(len(dots)):
+        norm = norms[row]
+        along = np.float32(dots[row]) * (steps[row] * center_step)
+        # Without the millionth, the squares below could cancel out in float32.
+        slack = errors[row] + norm * (center_error + np.float32(1e-6))
+        low, high = along - slack, along + slack
+        near = max(abs(along) - slack, np.float32(0.0))
+        share = max(max(least * low, least * high), max(most * low, most * high))
+        bounds[row] += share + distance * math.sqrt(max(norm * norm - near * near, np.float32(0.0)))

@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import warnings
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from twofold.errors import TwofoldError
-from twofold.index import sqlite_connection as sqlite
-from twofold.index.catalog_tables import CATALOG_FILE, FORMAT, Entry, small_tables_checksum
-from twofold.index.filters import Condition
+from twofold.index import database as sqlite
+from twofold.index.database import CATALOG_FILE, FORMAT, REMEDY, Entry, ShardRecord, small_tables_checksum
+from twofold.index.filters import condition
 from twofold.index.quantized import Floats, Rows
-from twofold.index.shard import REMEDY, ShardRecord
-from twofold.index.version_record import VERSION_FILE, check_version, write_version
 
 LOCK_WAIT = 60.0
 """Seconds to wait for another process that is writing."""
@@ -33,85 +32,65 @@ class Catalog:
 
     def __init__(self, folder: Path, anyway: bool = False) -> None:
         """anyway: open it even if changes are on record that it does not hold"""
-        self.path = folder / CATALOG_FILE
+        self.folder, self.path = folder, folder / CATALOG_FILE
         if not os.path.exists(self.path):
             missing = f"{folder}: holds no index ({CATALOG_FILE} is missing)"
             raise TwofoldError(f"{missing}; make one with `twofold index build`")
-        with self._translate_errors():
+        with sqlite.translate_errors(self.path):
             self._connection = sqlite.connect(self.path, LOCK_WAIT)
         self.database = self._connection.database
         try:
-            self._check_opened(folder, anyway)
+            self._check_opened(anyway)
         except BaseException:
             self.database.close()
             raise
 
-    def _check_opened(self, folder: Path, anyway: bool) -> None:
+    def _check_opened(self, anyway: bool) -> None:
         """Refuse another format, a damaged table, and a file that lacks changes."""
-        file_format = self.metadata("format")
-        if file_format != str(FORMAT):
-            raise TwofoldError(
-                f"{folder}: an index of format {file_format}, this version reads {FORMAT}; build it anew"
-            )
+        given = self.metadata("format")
+        if given != str(FORMAT):
+            raise TwofoldError(f"{self.folder}: an index of format {given}, this version reads {FORMAT}; build it anew")
         with self.read_transaction():
             self.check_small_tables()
         if not anyway:
-            check_version(folder, lambda: self.version)
-
-    def _translate_errors(self) -> contextlib.AbstractContextManager[None]:
-        return sqlite.translate_errors(self.path)
+            sqlite.check_version(self.folder, lambda: self.version)
 
     def outdated(self) -> bool:
-        """Whether the file must be opened again to see what has changed."""
-        return self._connection.outdated(self.path)
+        """Whether the file must be opened again to see what has changed, because SQLite takes it for immutable."""
+        immutable = self._connection.immutable
+        return immutable is not None and immutable != sqlite.size_and_time(self.path)
 
     def close(self) -> None:
-        with self._translate_errors():
+        with sqlite.translate_errors(self.path):
             self.database.close()
 
     def checkpoint(self) -> None:
         """Bring changes from the write-ahead log into the main file, durably, and record the version."""
-        if not self._connection.writable:
-            return
-        with self._translate_errors():
-            sqlite.checkpoint(self.database, self.path)
-            version = self.version
-        folder = self.path.parent
-        try:
-            write_version(folder, version)
-        except OSError as error:
-            warnings.warn(
-                f"{folder / VERSION_FILE}: could not be written ({error}); the change itself is done", stacklevel=2
-            )
+        if self._connection.writable:
+            with sqlite.translate_errors(self.path):
+                sqlite.checkpoint(self.database, self.path)
+                version = self.version
+            sqlite.write_version(self.folder, version)
 
     # --- transactions ---
 
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
         """Let everything that is read inside belong to one moment."""
-        with self._translate_errors():
+        with sqlite.translate_errors(self.path), self.database:
             self.database.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self.database.execute("COMMIT")
+            yield
 
     @contextlib.contextmanager
     def write_transaction(self) -> Iterator[None]:
         """Let all changes inside happen, or none; `checkpoint` puts them on the disk."""
         if not self._connection.writable:
-            sqlite.refuse_writing(self.path.parent)
-        with self._translate_errors():
+            sqlite.refuse_writing(self.folder)
+        with sqlite.translate_errors(self.path), self.database:  # which commits, or rolls back after any error
             self.database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self.database.execute("UPDATE about SET value = value + 1 WHERE name = 'version'")
-                self.set_metadata("seal", str(small_tables_checksum(self.database)))
-                self.database.execute("COMMIT")
-            except BaseException:
-                if self.database.in_transaction:
-                    self.database.execute("ROLLBACK")
-                raise
+            yield
+            self.database.execute("UPDATE about SET value = value + 1 WHERE name = 'version'")
+            self.set_metadata("seal", str(small_tables_checksum(self.database)))
 
     # --- queries ---
 
@@ -162,13 +141,14 @@ class Catalog:
         """The entries of those ids that are there."""
         return {entry.id: entry for entry in self._entries("id", ids)}
 
-    def keys_where(self, condition: Condition) -> Rows:
+    def keys_where(self, where: str) -> Rows:
         """Keys of the candidates that pass a filter."""
-        query = f"SELECT key FROM candidates WHERE {condition.sql}"  # noqa: S608 - whatever was given is a parameter
-        return self._keys(query, condition.values)
+        passing = condition(where, self.fields())
+        query = f"SELECT key FROM candidates WHERE {passing.sql}"  # noqa: S608 - whatever was given is a parameter
+        return self._keys(query, passing.values)
 
     def _query(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._translate_errors():
+        with sqlite.translate_errors(self.path):
             return self.database.execute(query, values).fetchall()
 
     def _keys(self, query: str, values: Sequence[Any]) -> Rows:
@@ -195,14 +175,14 @@ class Catalog:
         """Refuse a model other than the one that the index was built with: vectors of two models do not mix."""
         if self.metadata("fingerprint") != fingerprint:
             raise TwofoldError(
-                f"{self.path.parent}: built with another model ({self.metadata('model')}) than {name}, or its weights, "
+                f"{self.folder}: built with another model ({self.metadata('model')}) than {name}, or its weights, "
                 "tokenizer or settings have changed; give the same model, or build the index anew"
             )
 
     def check_ready(self) -> None:
         """Refuse an index whose build was cut short."""
         if self.metadata("state") != READY:
-            raise TwofoldError(f"{self.path.parent}: not built to its end; run `twofold index build` again to go on")
+            raise TwofoldError(f"{self.folder}: not built to its end; run `twofold index build` again to go on")
 
     def check_small_tables(self) -> None:
         """Compare all tables but the candidates, which have checksums of their own, with their checksum."""
@@ -237,7 +217,7 @@ class Catalog:
 
     def insert(self, entries: Sequence[Entry]) -> None:
         """Add candidates, whose keys follow the largest key so far."""
-        rows = [(entry.key, entry.id, entry.text, entry.fields, entry.checksum) for entry in entries]
+        rows = [(*astuple(entry), entry.checksum) for entry in entries]
         self.database.executemany("INSERT INTO candidates VALUES (?, ?, ?, ?, ?)", rows)
         self._add_field_names(entries)
         if entries:
@@ -260,12 +240,38 @@ class Catalog:
         ranges = [(record.first, record.last) for record in old]
         self.database.executemany("DELETE FROM gone WHERE key BETWEEN ? AND ?", ranges)
         self.database.executemany("DELETE FROM shards WHERE name = ?", [[record.name] for record in old])
-        rows = [(record.name, record.first, record.last, record.rows, record.size, record.sums) for record in new]
-        self.database.executemany("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self.database.executemany("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?)", map(astuple, new))
 
     def _add_field_names(self, entries: Sequence[Entry]) -> None:
         names = {name for entry in entries if entry.fields for name in json.loads(entry.fields)}
         self.database.executemany("INSERT OR IGNORE INTO fields VALUES (?)", [[name] for name in sorted(names)])
+
+
+class CatalogPerThread:
+    """Gives every thread its own `Catalog`, since SQLite's transactions belong to a connection."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._catalogs: dict[threading.Thread, Catalog] = {}
+        self._lock = threading.Lock()
+
+    def current(self) -> Catalog:
+        """The catalog of the current thread, opened again where its file has changed unseen."""
+        thread = threading.current_thread()
+        catalog = self._catalogs.get(thread)
+        if catalog is None or catalog.outdated():
+            self.close()
+            catalog = Catalog(self.folder)
+            with self._lock:
+                self._catalogs[thread] = catalog
+        return catalog
+
+    def close(self) -> None:
+        """Close the catalog of the current thread, and those of threads that have ended."""
+        current = threading.current_thread()
+        with self._lock:
+            for thread in [thread for thread in self._catalogs if thread is current or not thread.is_alive()]:
+                self._catalogs.pop(thread).close()
 
 
 def _storable(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,10 @@ MAX_DEPTH = 50
 EXAMPLE = 'write comparisons such as lang = "ko" and year >= 2020'
 FIELD = "json_extract(fields, ?)"
 _TOKEN = re.compile(
-    r"""\s*(?: (?P<word>\w+) | (?P<sign><=|>=|!=|=|<|>) | (?P<mark>[(),]) | (?P<text>"(?:[^"\\]|\\.)*") )""", re.VERBOSE
+    r"""\s*(?: (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.]) |
+    (?P<word>\w+) | (?P<sign><=|>=|!=|=|<|>) | (?P<mark>[(),]) | (?P<text>"(?:[^"\\]|\\.)*") )""",
+    re.VERBOSE,
 )
-_NUMBER = re.compile(r"\s*(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])")
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,12 @@ def _tokens(text: str) -> Iterator[tuple[str, Any]]:
     """The kind and the value of each token."""
     place = 0
     while text[place:].strip():
-        if number := _NUMBER.match(text, place):
-            yield "value", _number(number[1])
-            place = number.end()
-            continue
         token = _TOKEN.match(text, place)
         if not token:
             raise TwofoldError(f"filter: cannot read {text[place : place + 20].strip()!r}; {EXAMPLE}")
-        group = str(token.lastgroup)
-        yield ("value", _quoted(token[group])) if group == "text" else (group, token[group])
+        kind = str(token.lastgroup)
+        value_of = {"number": _number, "text": _quoted}.get(kind)
+        yield ("value", value_of(token[kind])) if value_of else (kind, token[kind])
         place = token.end()
 
 
@@ -71,20 +70,17 @@ class _Parser:
     """A recursive descent over the tokens, one method for each rule of the grammar."""
 
     def __init__(self, text: str, fields: Collection[str]) -> None:
-        self.tokens, self.fields, self.values = list(_tokens(text)), fields, list[Any]()
-        self.place = self.depth = self.comparisons = 0
+        self.tokens, self.fields, self.values = deque(_tokens(text)), fields, list[Any]()
+        self.depth = self.comparisons = 0
 
     def parse(self) -> Condition:
         sql = self._disjunction()
-        if self.tokens[self.place :]:
+        if self.tokens:
             raise self._missing("'and' or 'or'")
         return Condition(sql, tuple(self.values))
 
     def _disjunction(self) -> str:
-        return self._joined("or", self._conjunction)
-
-    def _conjunction(self) -> str:
-        return self._joined("and", self._term)
+        return self._joined("or", lambda: self._joined("and", self._term))
 
     def _joined(self, word: str, part: Callable[[], str]) -> str:
         parts = [part()]
@@ -139,21 +135,20 @@ class _Parser:
         return self._next("value", "a text in quotes or a number")
 
     def _take(self, kind: str, value: str) -> bool:
-        if self.tokens[self.place : self.place + 1] == [(kind, value)]:
-            self.place += 1
-            return True
-        return False
+        taken = bool(self.tokens) and self.tokens[0] == (kind, value)
+        if taken:
+            self.tokens.popleft()
+        return taken
 
     def _expect(self, mark: str) -> None:
         if not self._take("mark", mark):
             raise self._missing(f"'{mark}'")
 
     def _next(self, kind: str, wanted: str) -> Any:
-        if self.place < len(self.tokens) and self.tokens[self.place][0] == kind:
-            self.place += 1
-            return self.tokens[self.place - 1][1]
+        if self.tokens and self.tokens[0][0] == kind:
+            return self.tokens.popleft()[1]
         raise self._missing(wanted)
 
     def _missing(self, wanted: str) -> TwofoldError:
-        place = f"before {self.tokens[self.place][1]!r}" if self.place < len(self.tokens) else "at the end"
+        place = f"before {self.tokens[0][1]!r}" if self.tokens else "at the end"
         return TwofoldError(f"filter: {wanted} is missing {place}; {EXAMPLE}")

@@ -14,29 +14,28 @@ from typing import Any, Literal, Self
 from twofold.data.candidates import Texts, at_hand
 from twofold.decoders import Contexts
 from twofold.errors import TwofoldError, as_list
-from twofold.index.build import build_index
-from twofold.index.catalog import Catalog
-from twofold.index.catalog_per_thread import CatalogPerThread
-from twofold.index.copy import copy_index
-from twofold.index.hits import ranked_hits
-from twofold.index.search import Query, search
-from twofold.index.shard import SHARD_FOLDER, MissingShardError, Shard
-from twofold.index.snapshot import SnapshotCache
-from twofold.index.writer import Writer
+from twofold.index.catalog import Catalog, CatalogPerThread
+from twofold.index.search import Query, ranked_hits, search
+from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
+from twofold.index.snapshot import SnapshotCache, copy_index
+from twofold.index.writer import Writer, build_index
 from twofold.model.candidates import Text, as_k
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
-Load = Callable[[str | Path], Ranker]
+Folder = str | Path
+Load = Callable[[Folder], Ranker]
+Ids = Iterable[Any]
+Mode = Literal["exact", "fast"]
 ENGINE = "exact search by 8-bit bounds"
 
 
 class Index:
     """An index in a folder; `Index.build` makes one."""
 
-    def __init__(self, folder: str | Path, model: Ranker | str | Path | None = None, load: Load = load_ranker) -> None:
+    def __init__(self, folder: Folder, model: Ranker | Folder | None = None, load: Load = load_ranker) -> None:
         """model: the one that the index was built with, if it was moved; `load` makes a ranker of its name"""
         self.folder = Path(folder)
         self._given_model, self._load = model, load
@@ -47,13 +46,7 @@ class Index:
 
     @classmethod
     def build(
-        cls,
-        folder: str | Path,
-        model: Ranker,
-        texts: Texts,
-        stored: str = "float32",
-        name: str = "",
-        show: bool = False,
+        cls, folder: Folder, model: Ranker, texts: Texts, stored: str = "float32", name: str = "", show: bool = False
     ) -> Self:
         """Read every text and store its vector; a build that was cut short goes on where it stood.
 
@@ -72,7 +65,7 @@ class Index:
         """Replace candidates of the same id, and add new ids; unchanged texts are not read again."""
         return Writer(self.folder, self.model).update(at_hand(texts), show)
 
-    def remove(self, ids: Iterable[Any]) -> int:
+    def remove(self, ids: Ids) -> int:
         """Remove candidates; an id that is not there is an error, and then none is removed."""
         return Writer(self.folder).remove(as_list(ids, "ids"))
 
@@ -93,12 +86,7 @@ class Index:
         return ranker
 
     def search(
-        self,
-        context: Text,
-        k: int = 10,
-        where: str | None = None,
-        exclude: Iterable[Any] = (),
-        mode: Literal["exact", "fast"] = "exact",
+        self, context: Text, k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
     ) -> Hits:
         """The k best candidates, proven: of all that pass the filter `where`, but for the ids of `exclude`.
 
@@ -107,12 +95,7 @@ class Index:
         return self.search_many([context], k, where, exclude, mode)[0]
 
     def search_many(
-        self,
-        contexts: Sequence[Text],
-        k: int = 10,
-        where: str | None = None,
-        exclude: Iterable[Any] = (),
-        mode: Literal["exact", "fast"] = "exact",
+        self, contexts: Sequence[Text], k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
     ) -> list[Hits]:
         """The same for several contexts, which are read together."""
         k = as_k(k)
@@ -162,13 +145,25 @@ class Index:
         catalog = self._catalog
         with catalog.read_transaction():
             records, version = catalog.shards(), catalog.version
-            about = {name: catalog.metadata(name) for name in ("model", "fingerprint", "stored", "state", "format")}
-            removed, count, fields = len(catalog.deleted_since(-1)), catalog.count(), sorted(catalog.fields())
-        health, width = "good", None
+            about: dict[str, Any] = {
+                "candidates": catalog.count(),
+                "model": catalog.metadata("model"),
+                "fingerprint": catalog.metadata("fingerprint"),
+                "engine": ENGINE,
+                "format": int(catalog.metadata("format") or 0),
+                "state": catalog.metadata("state"),
+                "width": None,
+                "stored": catalog.metadata("stored"),
+                "fields": sorted(catalog.fields()),
+                "shards": len(records),
+                "removed": len(catalog.deleted_since(-1)),
+                "bytes": {"shards": sum(record.size for record in records), "texts": catalog.path.stat().st_size},
+                "health": "good",
+            }
         try:
             for record in records:
                 shard = Shard(self.folder / SHARD_FOLDER, record)
-                width = shard.quantized.integers.shape[1]
+                about["width"] = shard.quantized.integers.shape[1]
                 if check:
                     shard.check()
             if check:
@@ -176,22 +171,8 @@ class Index:
         except TwofoldError as error:
             if isinstance(error, MissingShardError) and catalog.version != version:  # shards were merged meanwhile
                 return self.info(check)
-            health = str(error)
-        return {
-            "candidates": count,
-            "model": about["model"],
-            "fingerprint": about["fingerprint"],
-            "engine": ENGINE,
-            "format": int(about["format"] or 0),
-            "state": about["state"],
-            "width": width,
-            "stored": about["stored"],
-            "fields": fields,
-            "shards": len(records),
-            "removed": removed,
-            "bytes": {"shards": sum(record.size for record in records), "texts": catalog.path.stat().st_size},
-            "health": health,
-        }
+            about["health"] = str(error)
+        return about
 
     def given_ids(self, words: Iterable[str]) -> list[Any]:
         """Ids as somebody typed them: digits are a number, unless they are the id of a candidate as a text."""
@@ -199,7 +180,7 @@ class Index:
         texts = self._catalog.entries_by_id(words)
         return [int(word) if word not in texts and _NUMBER.fullmatch(word) else word for word in words]
 
-    def copy(self, folder: str | Path, show: bool = False) -> None:
+    def copy(self, folder: Folder, show: bool = False) -> None:
         """Make a whole copy, of one moment, while others may search and change this index; `show` draws a bar."""
         copy_index(self.folder, Path(folder), show=show)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.index.kernels import Integers
-
+Integers = NDArray[Any]
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 LARGEST = 127

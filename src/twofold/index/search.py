@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from twofold.decoders import Contexts, RankingDecoder
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.index.bounds import BLOCK, Bounds
-from twofold.index.kernels import dot_products
+from twofold.index.bounds import BLOCK, Bounds, dot_products
+from twofold.index.database import Entry
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
+from twofold.results import Hit
 
 SCAN_LIMIT = 4096
 """Up to so many candidates are all scored at once: bounds would not pay."""
@@ -183,7 +185,7 @@ def _tight_bounds_pay(bounds: Bounds, stored: StoredVectors, rows: Rows, floor: 
     """Whether tight bounds, and scores of the share of a sample that they leave, cost less than all scores."""
     sample = rows[:: len(rows) // SAMPLE_SIZE]
     share = float((bounds.tight(stored.quantized, sample) >= floor).mean())
-    vectors, directions = bounds.sizes
+    vectors, directions = bounds.vectors[..., 0].size, len(bounds.span.directions.steps)
     # Both sides count products of one vector with one candidate.
     return len(rows) * (INTEGER_COST * directions + share * vectors) <= len(stored) * vectors
 
@@ -196,12 +198,9 @@ def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
         stop = min(start + BLOCK, len(candidates))
         result[start:stop] = bounds.loose(candidates, start, stop)
 
-    starts = range(0, len(candidates), BLOCK)
-    if len(starts) < 4 or torch.get_num_threads() == 1:
-        for start in starts:
-            fill(start)
-    else:
-        list(_threads(torch.get_num_threads()).map(fill, starts))
+    starts, threads = range(0, len(candidates), BLOCK), torch.get_num_threads()
+    run = map if len(starts) < 4 or threads == 1 else _threads(threads).map
+    list(run(fill, starts))
     return result
 
 
@@ -217,3 +216,20 @@ def _highest(values: Floats, count: int) -> Rows:
     """Rows of about the `count` highest values; those that are −inf are left out."""
     least = np.partition(values, len(values) - count)[len(values) - count]
     return np.flatnonzero(values >= max(least, LOWEST))[: 2 * count]
+
+
+def ranked_hits(top: TopK, entries: Mapping[int, Entry], k: int) -> list[Hit]:
+    """The best k; among ties the smaller id comes first, numbers before texts."""
+    order = np.argsort(-top.scores, kind="stable")
+    ranked: list[tuple[np.float32, Entry, float]] = []
+    best = np.float32(0)
+    for score, key in zip(top.scores[order], top.keys[order].tolist(), strict=True):
+        # A tie is one with the best of its group. Ties with a neighbor could form a chain without end.
+        if not ranked or best - score > TIE_TOLERANCE * (1 + abs(best)):
+            best = score
+        ranked.append((best, entries[key], float(score)))
+    ranked.sort(key=lambda hit: (-hit[0], isinstance(hit[1].id, str), hit[1].id))
+    return [
+        Hit(entry.text, score, entry.id, json.loads(entry.fields) if entry.fields else {})
+        for _, entry, score in ranked[:k]
+    ]

@@ -1,25 +1,35 @@
-"""The shards of an index at one moment, without the rows that are deleted or that a filter excludes."""
+"""An index at one moment: its shards, without the rows that are deleted or that a filter excludes, and copies of it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twofold import storage
 from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
-from twofold.index.filters import condition
+from twofold.index.database import CATALOG_FILE, REMEDY, ShardRecord, create_version
 from twofold.index.quantized import Floats, Rows
 from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
-from twofold.index.shard import SHARD_FOLDER, Shard
+from twofold.index.shards import SHARD_FOLDER, Shard
+from twofold.progress import bar
+from twofold.storage.checksums import SummedFile
 
 FILTERS_KEPT = 16
 """How many filters' results are remembered until the index changes."""
+TRIES = 100
+"""How often a copy reads the list of shards again because shards were merged meanwhile."""
+PIECE = 1 << 20
+"""Bytes that are copied at a time."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class SnapshotCache:
         with self._lock:
             known = self._passing.get(where)
             if known is None or known[0] != version:
-                keys = catalog.keys_where(condition(where, catalog.fields()))
+                keys = catalog.keys_where(where)
                 if not self._candidates_checked:  # a candidate whose fields are damaged would drop out unseen
                     catalog.check_candidates()
                     self._candidates_checked = True
@@ -124,3 +134,66 @@ class SnapshotCache:
                     del self._passing[next(iter(self._passing))]
                 self._passing[where] = known = (version, np.sort(keys))
             return known[1]
+
+
+def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = False) -> int:
+    """Copy the index in `source` to a new folder; returns how many candidates it holds.
+
+    anyway: copy what is left of an index that lacks changes; show: a bar
+    """
+    if os.path.lexists(target):
+        raise TwofoldError(f"{target}: is there already; give a folder that is not there")
+    if os.path.realpath(source) in map(str, Path(os.path.realpath(target)).parents):
+        raise TwofoldError(f"{target}: lies inside the index itself; give a folder elsewhere")
+    catalog = Catalog(source, anyway)
+    with contextlib.ExitStack() as stack, storage.new_folder(target) as aside:
+        stack.callback(catalog.close)
+        (aside / SHARD_FOLDER).mkdir()
+        files = _copy_catalog(catalog, source / SHARD_FOLDER, aside / CATALOG_FILE, stack)
+        with bar("copying", sum(record.size for record, _ in files), show=show) as report:
+            done = 0
+            for record, file in files:
+                _copy_shard(file, aside / SHARD_FOLDER / record.name, record)
+                done += record.size
+                report(done)
+        return _finish(aside)
+
+
+def _copy_catalog(
+    catalog: Catalog, shards: Path, target: Path, stack: contextlib.ExitStack
+) -> list[tuple[ShardRecord, IO[bytes]]]:
+    """Copy the catalog, and open all shards that it lists: a file that is open can be read to its end."""
+    for _ in range(TRIES):
+        with catalog.read_transaction(), contextlib.ExitStack() as opened:
+            try:
+                files: list[tuple[ShardRecord, IO[bytes]]] = [
+                    (record, opened.enter_context((shards / record.name).open("rb"))) for record in catalog.shards()
+                ]
+            except FileNotFoundError as error:
+                missing = error.filename
+                continue
+            catalog.count()  # an error about the candidates names this catalog, and not its copy
+            with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as database:
+                catalog.database.backup(database)
+            stack.push(opened.pop_all())
+            return files
+    raise TwofoldError(f"{missing}: this part of the index is missing; {REMEDY}")
+
+
+def _copy_shard(file: IO[bytes], target: Path, record: ShardRecord) -> None:
+    with target.open("wb") as opened:
+        copy = SummedFile(opened)
+        while piece := file.read(PIECE):
+            copy.write(piece)
+    if (copy.size, copy.checksums()) != (record.size, record.sums):
+        raise TwofoldError(f"{file.name}: damaged; {REMEDY}")
+
+
+def _finish(folder: Path) -> int:
+    """Bring the copied catalog into one file, and record its version; returns how many candidates it holds."""
+    with contextlib.closing(sqlite3.connect(folder / CATALOG_FILE, isolation_level=None)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    create_version(folder)
+    with contextlib.closing(Catalog(folder)) as copy:
+        copy.checkpoint()
+        return copy.count()

@@ -1,9 +1,16 @@
-"""Changes an index, one process at a time: new shards beside the old, then one transaction that makes them count."""
+"""Changes an index, one process at a time: new shards beside the old, then one transaction that makes them count.
+
+Candidates are checked first: what cannot be stored changes nothing. What was cut short goes on where it stood.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import json
+import os
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +19,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.candidates import Candidate, Texts, is_file
+from twofold.data import files
+from twofold.data.candidates import Candidate, Texts, is_file, read_candidates
 from twofold.errors import TwofoldError
-from twofold.index.catalog import LOCK_WAIT, Catalog
-from twofold.index.catalog_tables import Entry
-from twofold.index.incoming_candidates import check_candidates, chunks, fields_of, source_of
+from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
+from twofold.index.database import CATALOG_FILE, VERSION_FILE, Entry, create_catalog
 from twofold.index.quantized import principal_directions
-from twofold.index.shard_files import ShardFiles
-from twofold.index.shard_writer import NewRows
+from twofold.index.shards import NewRows, ShardFiles
 from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
-from twofold.storage.locks import HeldError, held
+from twofold.storage.locks import held
 
 LOCK_FILE = ".lock"
+STORED = ("float32", "float16")
+CHUNK_SIZE = 4096
+"""Texts that are read and written as one shard before they count: what a kill can cost."""
+
+
+def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, show: bool) -> None:
+    """Build an index, or go on with a build that was cut short: texts that count already are not read again."""
+    if model.joined:
+        raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
+    if stored not in STORED:
+        raise TwofoldError(f"stored: there is no {stored!r}; give {' or '.join(STORED)}")
+    source, fingerprint = _source_of(texts), model.fingerprint()
+    total = _check_candidates(texts, 0)  # first: what cannot be stored leaves nothing behind
+    _check_folder(folder)
+    with held(folder / LOCK_FILE, "building an index"):
+        if not os.path.exists(folder / CATALOG_FILE):
+            settings = {"model": name, "fingerprint": fingerprint, "stored": stored, "source": source}
+            create_catalog(folder, {**settings, "state": BUILDING, "next_key": "1"})
+        writer = Writer(folder, model)
+        catalog = writer.catalog
+        with writer.session():
+            catalog.check_model(fingerprint, name)
+            if catalog.metadata("state") == READY:
+                raise TwofoldError(
+                    f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
+                )
+            if (catalog.metadata("source"), catalog.metadata("stored")) != (source, stored):
+                raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
+            writer.write(texts, 0, total, show)
+            writer.shards.merge_all()
+            writer.set_metadata("state", READY)
 
 
 class Writer:
@@ -38,59 +75,47 @@ class Writer:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock of writers during a session."""
-        try:
-            with held(self.folder / LOCK_FILE, "writing", LOCK_WAIT), self.session():
-                yield
-        except HeldError as error:
-            raise TwofoldError(
-                f"{self.folder}: another process has been writing for {LOCK_WAIT:.0f} s{error.holder}; try later"
-            ) from None
-        finally:
-            self.catalog.close()
+        """Hold the lock of writers during a session with an index whose build is done."""
+        lock = held(self.folder / LOCK_FILE, "writing", LOCK_WAIT)
+        with contextlib.closing(self.catalog), lock, self.session():
+            self.catalog.check_ready()
+            yield
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         """Remove what a killed writer left; at the end bring all changes into the main file."""
-        try:
-            self.shards.remove_unlisted()
-            yield
-        finally:
+        with contextlib.closing(self.catalog):
             try:
+                self.shards.remove_unlisted()
+                yield
+            finally:
                 self.catalog.checkpoint()
                 if self.shards.merged:
                     self.shards.remove_unlisted()
-            finally:
-                self.catalog.close()
 
     def add(self, texts: Texts, show: bool = False) -> int:
         """Add candidates, or go on with the same texts if that was cut short; returns how many were added."""
         with self.exclusive():
-            self.catalog.check_ready()
-            source = source_of(texts)
+            source = _source_of(texts)
             begun = json.loads(self.catalog.metadata("adding") or "{}")
-            if source in begun:
-                start = begun[source]
-                total = check_candidates(texts, start)
-            else:
-                start = max(self.catalog.largest_number() + (0 if is_file(texts) else 1), 0)  # files count from 1
-                total = check_candidates(texts, start)
+            next_number = max(self.catalog.largest_number() + (0 if is_file(texts) else 1), 0)  # files count from 1
+            start = begun.get(source, next_number)
+            total = _check_candidates(texts, start)
+            if source not in begun:
                 self._refuse_known_ids(texts, start)
-                self._set_metadata("adding", json.dumps({source: start}))
+                self.set_metadata("adding", json.dumps({source: start}))
             added = self.write(texts, start, total, show)
-            self._set_metadata("adding", "{}")
+            self.set_metadata("adding", "{}")
             return added
 
     def update(self, texts: Texts, show: bool = False) -> int:
         """Replace candidates of the same id, and add new ids; returns how many changed."""
         with self.exclusive():
-            self.catalog.check_ready()
-            return self.write(texts, 0, check_candidates(texts, 0), show)
+            return self.write(texts, 0, _check_candidates(texts, 0), show)
 
     def remove(self, ids: Sequence[Any]) -> int:
         """Delete candidates, all of them or none; returns how many there were."""
         with self.exclusive():
-            self.catalog.check_ready()
             known = self.catalog.entries_by_id(ids)
             for id in ids:
                 if id not in known:
@@ -102,47 +127,39 @@ class Writer:
     def compact(self) -> None:
         """Merge all shards into as few as possible."""
         with self.exclusive():
-            self.catalog.check_ready()
             self.shards.merge_all()
 
     def write(self, texts: Texts, start: int, total: int, show: bool) -> int:
         """Insert or replace every candidate that is not there unchanged; returns how many these are."""
         seen = changed = 0
         with bar("reading texts", total, show=show) as report:
-            for chunk in chunks(texts, start):
+            for chunk in _chunks(texts, start):
                 known = self.catalog.entries_by_id(list(chunk))
-                new, updated = dict[Any, Candidate](), list[Entry]()
-                for id, candidate in chunk.items():
-                    if id not in known or known[id].text != candidate.text:
-                        new[id] = candidate
-                    elif known[id].fields != (fields := fields_of(candidate)):
-                        updated.append(replace(known[id], fields=fields))
+                new = {id: given for id, given in chunk.items() if id not in known or known[id].text != given.text}
+                same_text = [(known[id], _fields_of(given)) for id, given in chunk.items() if id not in new]
+                updated = [replace(entry, fields=fields) for entry, fields in same_text if entry.fields != fields]
                 if new or updated:
-                    unread = [candidate.text for candidate in new.values()]
-                    vectors = self._vectors(unread, lambda done, before=seen: report(before + done))
                     replaced = [known[id].key for id in new if id in known]
-                    self._commit(new, vectors, replaced, updated)
+                    self._commit(new, replaced, updated, lambda done, before=seen: report(before + done))
                 seen, changed = seen + len(chunk), changed + len(new) + len(updated)
                 report(seen)
         return changed
 
     def _refuse_known_ids(self, texts: Texts, start: int) -> None:
-        for chunk in chunks(texts, start):
+        for chunk in _chunks(texts, start):
             known = self.catalog.entries_by_id(list(chunk))
-            for id, candidate in chunk.items():
+            for id, given in chunk.items():
                 if id in known:
-                    reason = "is there already; use `twofold index update`"
-                    raise TwofoldError(f"{candidate.place}: the id {id!r} {reason}")
+                    raise TwofoldError(f"{given.place}: the id {id!r} is there already; use `twofold index update`")
 
-    def _set_metadata(self, name: str, value: str) -> None:
+    def set_metadata(self, name: str, value: str) -> None:
+        """Set a value in a transaction of its own."""
         with self.catalog.write_transaction():
             self.catalog.set_metadata(name, value)
 
     def _vectors(self, texts: Sequence[str], report: Report) -> NDArray[Any]:
         """(texts, width) as they are stored; equal texts are read once."""
         assert self.model is not None
-        if not texts:
-            return np.empty((0, 0), np.float32)
         unique = list(dict.fromkeys(texts))
         places = {text: place for place, text in enumerate(unique)}
         embeddings = self.model.head.stored(self.model.embed_candidates(unique, report))
@@ -157,15 +174,15 @@ class Writer:
         return vectors
 
     def _commit(
-        self, new: Mapping[Any, Candidate], vectors: NDArray[Any], deleted: Sequence[int], updated: Sequence[Entry]
+        self, new: Mapping[Any, Candidate], deleted: Sequence[int], updated: Sequence[Entry], report: Report
     ) -> None:
         """Write one shard and one transaction: all of it counts, or nothing."""
         first = int(self.catalog.metadata("next_key") or 1)
         numbered = enumerate(new.items(), start=first)
-        entries = [Entry(key, id, candidate.text, fields_of(candidate)) for key, (id, candidate) in numbered]
+        entries = [Entry(key, id, candidate.text, _fields_of(candidate)) for key, (id, candidate) in numbered]
         records = []
         if entries:
-            directions = self.catalog.directions()
+            vectors, directions = self._vectors([entry.text for entry in entries], report), self.catalog.directions()
             if directions is None:  # a first guess; merging all shards learns better ones
                 directions = principal_directions(vectors.astype(np.float32))
                 with self.catalog.write_transaction():
@@ -178,3 +195,70 @@ class Writer:
             self.catalog.update_fields(updated)
             self.catalog.replace_shards([], records)
         self.shards.merge_small()
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse to build among files that belong to something else."""
+    if os.path.exists(folder / CATALOG_FILE) or not os.path.exists(folder):
+        return
+    if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION_FILE for path in folder.iterdir()):
+        raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
+
+
+def _source_of(texts: Texts) -> str:
+    """A hash of all texts, to know them again."""
+    if isinstance(texts, Path):
+        texts = str(texts)
+    # It tells how candidates without an id are numbered, so that a build that was begun otherwise does not go on.
+    if isinstance(texts, str | Mapping):
+        return f"by line {files.fingerprint(texts)}"
+    digest = hashlib.sha256(b"from 0\n")
+    for text in texts:
+        digest.update(json.dumps(text, default=str, sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _check_candidates(texts: Texts, start: int) -> int:
+    """Refuse ids and fields that cannot be stored, and ids that come twice; returns how many candidates there are."""
+    count = 0
+    with contextlib.closing(sqlite3.connect("")) as seen:  # ids are kept on the disk, not in memory
+        seen.execute("CREATE TABLE seen (id UNIQUE, place)")
+        for candidate in read_candidates(texts):
+            count += 1
+            id, place = _id_of(candidate, start), candidate.place
+            _fields_of(candidate)  # refuses what JSON cannot hold
+            if isinstance(id, bool) or not isinstance(id, str | int):
+                raise TwofoldError(f"{place}: the id {id!r} is neither a text nor a whole number")
+            try:
+                seen.execute("INSERT INTO seen VALUES (?, ?)", [id, place])
+            except sqlite3.IntegrityError:
+                [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [id])
+                raise TwofoldError(f"{place}: the id {id!r} is that of {before} too") from None
+            except (OverflowError, UnicodeEncodeError):
+                raise TwofoldError(f"{place}: the id {id!r:.40} cannot be kept; use a shorter one") from None
+    return count
+
+
+def _chunks(texts: Texts, start: int) -> Iterator[dict[Any, Candidate]]:
+    """Candidates by id, `CHUNK_SIZE` at a time."""
+    candidates = read_candidates(texts)
+    while chunk := list(itertools.islice(candidates, CHUNK_SIZE)):
+        yield {_id_of(candidate, start): candidate for candidate in chunk}
+
+
+def _id_of(candidate: Candidate, start: int) -> Any:
+    """The id of a candidate; one without an id is numbered from `start` on."""
+    return candidate.number + start if candidate.own_id is None else candidate.own_id
+
+
+def _fields_of(candidate: Candidate) -> str | None:
+    """The further fields of a candidate, as JSON."""
+    if not candidate.fields:
+        return None
+    try:
+        fields = json.dumps(candidate.fields, ensure_ascii=False, default=str, allow_nan=False)
+        fields.encode()
+    except ValueError as error:
+        reason = "half a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else "NaN or infinity"
+        raise TwofoldError(f"{candidate.place}: a field holds {reason}") from None
+    return fields

@@ -14,7 +14,8 @@ from PIL.Image import Image
 
 from twofold.config import Part, Role
 from twofold.data.batches import Draw, Plan, by_length, plan_at_random, plan_by_length
-from twofold.data.cache import Cache, Field
+from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.columns import vocabulary_of
 from twofold.data.files import Row, Sources, fingerprint, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
@@ -55,8 +56,21 @@ class InputConfig(Part):
     """Settings of an input type: its columns and limits; they build the input."""
 
     role: ClassVar[Role] = "inputs"
+
+    # --- what every type fills in ---
+
     gives: ClassVar[type[InputBatch]]
     """What an encoder is given to read."""
+
+    column: str | tuple[str, ...] = ()
+    """The column or columns to read; a type gives it a default."""
+
+    def build(self, tokenizer: TextTokenizer | None) -> Input[Any]:
+        """The input; `tokenizer` is for texts."""
+        raise NotImplementedError
+
+    # --- what has a default ---
+
     texts: ClassVar[int] = 1
     """How many texts are read as one."""
     names_files: ClassVar[bool] = False
@@ -64,18 +78,14 @@ class InputConfig(Part):
     training: ClassVar[Mapping[str, Any]] = {}
     """Settings of `train` that suit it, where they differ from the defaults."""
 
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return (self.column,) if isinstance(self.column, str) else self.column
+
     @property
     def apart(self) -> bool:
         """Whether its texts are read each by itself."""
         return False
-
-    def build(self, tokenizer: TextTokenizer | None) -> Input[Any]:
-        """The input; `tokenizer` is for texts."""
-        raise NotImplementedError
-
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        raise NotImplementedError
 
     def tokenizer_settings(self) -> TokenizerConfig | None:
         """How to train the tokenizer that it needs; nothing where it reads no text."""
@@ -136,6 +146,21 @@ class InputConfig(Part):
 
 
 @dataclass(frozen=True)
+class DerivedField:
+    """A field of a cache that an input or output keeps beside its main one, such as where words begin."""
+
+    dtype: str
+    settings: Callable[[], list[Any]]
+    encode: Callable[[Sequence[Row]], Encoded]
+
+
+def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
+    """The texts, or the turns, of some columns."""
+    texts = [row.text(column) for column in columns]
+    return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
+
+
+@dataclass(frozen=True)
 class Unread(InputBatch, Generic[Item]):
     """Items that become tensors when they are read, in chunks of like length."""
 
@@ -163,19 +188,9 @@ class Unread(InputBatch, Generic[Item]):
 class Input(Generic[Item]):
     """How rows become items, and items what an encoder reads."""
 
-    config: InputConfig
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens that are read."""
-        return Vocabulary.none()
-
-    @property
-    def tokenizer(self) -> TextTokenizer | None:
-        """What cuts texts into tokens, where texts are read."""
-        return None
-
     # --- what every type fills in ---
+
+    config: InputConfig
 
     def columns(self) -> dict[str, Field]:
         """What a cache keeps of each row."""
@@ -189,6 +204,31 @@ class Input(Generic[Item]):
         """The item of a row, out of a cache."""
         raise NotImplementedError
 
+    def batch(self, items: Sequence[Item], draws: Sequence[Draw] | None = None) -> InputBatch:
+        """Items as tensors; with `draws`, one for each item, in the random form that is learned from."""
+        raise NotImplementedError
+
+    def value(self, row: Row) -> Any:
+        """What a row holds, as a user would give it."""
+        raise NotImplementedError
+
+    # --- what has a default: of texts ---
+
+    @property
+    def tokenizer(self) -> TextTokenizer | None:
+        """What cuts texts into tokens, where texts are read."""
+        return None
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that are read at once; 0 where nothing of it is text."""
+        return self.config.limits().get("max_tokens", 0)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens that are read."""
+        return vocabulary_of(self.tokenizer, self.limit) if self.tokenizer else Vocabulary.none()
+
     def length(self, item: Item) -> int:
         """How many tokens an item has, special ones around it not counted."""
         return 1
@@ -196,6 +236,22 @@ class Input(Generic[Item]):
     def lengths(self, cache: Cache) -> NDArray[np.int64]:
         """For each row of a cache how many tokens are read, special ones included."""
         return np.ones(cache.rows, np.int64)
+
+    def pieces(self, item: Item) -> list[str]:
+        """The tokens of an item as text, for figures; none where nothing of it is text."""
+        return []
+
+    # --- of images ---
+
+    def box(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
+        """Left, upper, right and lower edge of what is read of an image of this height and width."""
+        raise NotImplementedError
+
+    def image(self, value: Any) -> Image | None:
+        """What a user gave as an image to draw, if it is one."""
+        return None
+
+    # --- of all types ---
 
     def plan(
         self, cache: Cache, rows: NDArray[np.int64], written: Sequence[NDArray[np.int64]], sizes: BatchSizes, epoch: int
@@ -210,28 +266,9 @@ class Input(Generic[Item]):
         """The numbers of items that are read together, about `tokens` tokens at a time."""
         return by_length([self.length(item) for item in items], tokens)
 
-    def batch(self, items: Sequence[Item], draws: Sequence[Draw] | None = None) -> InputBatch:
-        """Items as tensors; with `draws`, one for each item, in the random form that is learned from."""
-        raise NotImplementedError
-
     def usable(self, rows: Iterable[Row], further: Iterable[Field]) -> Iterable[Row]:
         """The rows that can be read, also by `further` columns; what is wrong with the others is said or an error."""
         return rows
-
-    def rows_to_answer(self, where: str, folder: str | None) -> list[Row]:
-        """The rows of a file that a user gives: of the form of the training data, or plain lines."""
-        rows = list(read_rows(where))
-        if "text" in rows[0].values and not set(self.config.columns()) <= rows[0].values.keys():
-            return [self.row(row.text("text"), row.place) for row in rows]
-        return rows
-
-    def box(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
-        """Left, upper, right and lower edge of what is read of an image of this height and width."""
-        raise NotImplementedError
-
-    def image(self, value: Any) -> Image | None:
-        """What a user gave as an image to draw, if it is one."""
-        return None
 
     def several(self, inputs: Any) -> Sequence[Any]:
         """What a user gives as a list: one text is one input."""
@@ -243,12 +280,11 @@ class Input(Generic[Item]):
 
     def row(self, value: Any, place: str) -> Row:
         """What a user gives, as a row."""
-        raise NotImplementedError
+        return Row(place, {self.config.columns()[0]: value})
 
-    def value(self, row: Row) -> Any:
-        """What a row holds, as a user would give it."""
-        raise NotImplementedError
-
-    def pieces(self, item: Item) -> list[str]:
-        """The tokens of an item as text, for figures; none where nothing of it is text."""
-        return []
+    def rows_to_answer(self, where: str, folder: str | None) -> list[Row]:
+        """The rows of a file that a user gives: of the form of the training data, or plain lines."""
+        rows = list(read_rows(where))
+        if "text" in rows[0].values and not set(self.config.columns()) <= rows[0].values.keys():
+            return [self.row(row.text("text"), row.place) for row in rows]
+        return rows

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from twofold.data.batches import Draw, Plan, plan_at_random, plan_by_size
 from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.columns import TooLongError
 from twofold.data.files import Row, Sources, fingerprint
 from twofold.data.image_files import Files, ImageError, find_files, open_files
 from twofold.data.images import GivenImage, ImageFile, as_image, image_names, read_images
-from twofold.data.text_column import TooLongError
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.views import Augment, ImageSettings, Size, View
 from twofold.errors import TwofoldError, listed
-from twofold.inputs import INPUT, BatchSizes, DataFile, Input, InputConfig
+from twofold.inputs import INPUT, BatchSizes, DataFile, DerivedField, Input, InputConfig
 from twofold.types import InputBatch
 
 NAME = "name"
@@ -63,9 +63,6 @@ class Config(ImageSettings, InputConfig):
     def build(self, tokenizer: TextTokenizer | None) -> ImageInput:
         return ImageInput(self)
 
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
     def in_folder(self, folder: str | None) -> Self:
         return replace(self, folder=folder)
 
@@ -84,24 +81,20 @@ class Config(ImageSettings, InputConfig):
 
     def files(self, where: Sources, setting: str) -> dict[str, DataFile]:
         path = _one(where)
-        table = find_files(path) is None
-        files, names = self.files_of(path), self._names(path)
+        files, names = self.files_of(path), image_names(self.rows(path))
         images = DataFile(files.place(""), partial(files.sum, names), files.fingerprint(names))
-        if not table:
+        if find_files(path):
             return {setting: images}
-        return {setting: DataFile(path, partial(fingerprint, path)), f"images of {setting}": images}
+        return {**super().files(path, setting), f"images of {setting}": images}
 
     def content(self, where: Sources) -> str:
         path = _one(where)
         table = "" if find_files(path) else fingerprint(path)
-        return f"{table} {self.files_of(path).fingerprint(self._names(path))}"
+        return f"{table} {self.files_of(path).fingerprint(image_names(self.rows(path)))}"
 
     def files_of(self, where: str) -> Files:
         """Where the images lie that a table names, or that a folder holds."""
         return find_files(where) or open_files(self.folder or Path(where).parent)
-
-    def _names(self, where: str) -> list[str]:
-        return image_names(self.rows(where))
 
 
 def _one(where: Sources) -> str:
@@ -118,8 +111,8 @@ class SizedImage:
     size: Size
 
 
-def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], refuse: bool) -> Encoded:
-    """The numbers of each row; none where the row cannot be used, unless that is an error."""
+def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], skips: bool) -> Encoded:
+    """The numbers of each row; one that cannot be used has none where that `skips` it, and is an error otherwise."""
     usable: list[list[int]] = []
     reasons = []
     for row in rows:
@@ -128,7 +121,7 @@ def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], refuse
         except TooLongError:  # has a setting of its own
             raise
         except TwofoldError as error:
-            if refuse:
+            if not skips:
                 raise
             reasons.append(str(error))
             usable.append([])
@@ -147,17 +140,11 @@ class ImageInput(Input[SizedImage]):
     def settings(self) -> list[Any]:
         return ["image", self.config.column, self.config.size, self.config.broken]
 
-    @property
-    def refuse(self) -> bool:
-        """Whether an image that cannot be used is an error."""
-        return self.config.broken == "refuse"
-
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The height and width in which each image is read; reading it whole shows whether it can be."""
-        return each_usable(rows, lambda row: list(self._pixels(self.of_row(row)).shape[:2]), self.refuse)
+        return each_usable(rows, lambda row: list(self._pixels(self.value(row)).shape[:2]), self.config.skips())
 
-    def of_row(self, row: Row) -> ImageFile | GivenImage:
-        """The image of a row."""
+    def value(self, row: Row) -> ImageFile | GivenImage:
         value = row.values.get(self.config.column)
         if value is None:
             raise ImageError(
@@ -166,11 +153,10 @@ class ImageInput(Input[SizedImage]):
         return as_image(value, row.place)
 
     def columns(self) -> dict[str, Field]:
-        return {NAME: NameColumn(self.config.column), INPUT: self}
+        return {NAME: name_field([self.config.column], lambda row: row.values.get(self.config.column)), INPUT: self}
 
     def items(self, rows: Sequence[Row]) -> list[SizedImage]:
-        images = [self.of_row(row) for row in rows]
-        return [SizedImage(image, image.size()) for image in images]
+        return [SizedImage(image, image.size()) for image in map(self.value, rows)]
 
     def cached(self, cache: Cache, row: int) -> SizedImage:
         height, width = cache.columns[INPUT].row(row).tolist()
@@ -183,10 +169,9 @@ class ImageInput(Input[SizedImage]):
         assert sizes.rows
         if self.config.augment.crop:  # whatever their sizes were, the parts that are learned from have one
             return plan_at_random(rows, sizes.rows, sizes.seed, epoch)
-        whole = cache.columns[INPUT].whole().reshape(-1, 2)
         # Rows that were left out have no size, so a row's size stands where its offset says.
-        places = cache.columns[INPUT].offsets[rows] // 2
-        return plan_by_size(whole[places], rows, sizes.rows, sizes.seed, epoch)
+        read_sizes = cache.columns[INPUT].whole().reshape(-1, 2)[cache.columns[INPUT].offsets[rows] // 2]
+        return plan_by_size(read_sizes, rows, sizes.rows, sizes.seed, epoch)
 
     def groups(self, items: Sequence[SizedImage], tokens: int) -> Iterator[list[int]]:
         """Images that are read in one size, at most so many that they fill a batch."""
@@ -201,10 +186,8 @@ class ImageInput(Input[SizedImage]):
         pixels = [self._pixels(item.image) for item in items]
         if draws is None:
             return Images(self.config.tensor(pixels))
-        augment = self.config.augment
-        views = tuple(
-            augment.draw((image.shape[0], image.shape[1]), draw) for image, draw in zip(pixels, draws, strict=True)
-        )
+        draw_view = self.config.augment.draw
+        views = tuple(draw_view(image.shape[:2], draw) for image, draw in zip(pixels, draws, strict=True))
         return Images(self.config.tensor([view.of(image) for view, image in zip(views, pixels, strict=True)]), views)
 
     def usable(self, rows: Iterable[Row], further: Iterable[Field]) -> Iterator[Row]:
@@ -218,18 +201,11 @@ class ImageInput(Input[SizedImage]):
             rows = super().rows_to_answer(where, folder)
             if set(rows[0].values) != {self.config.column} or folder:  # a table, and not plain lines
                 rows = list(self.config.in_folder(folder).rows(where))
-        return [row for row in rows if self._is_named(row)]
+        return [row for row in rows if each_usable([row], self._named, self.config.skips()).ids[0]]
 
-    def _is_named(self, row: Row) -> bool:
-        """Whether a row names an image; one that does not is refused, or left out and said so."""
-        try:
-            self.of_row(row)
-        except TwofoldError as error:
-            if self.refuse:
-                raise
-            warnings.warn(f"left out: {error}", stacklevel=2)
-            return False
-        return True
+    def _named(self, row: Row) -> list[int]:
+        """That a row names an image."""
+        return [self.value(row) is not None]
 
     def box(self, size: Size) -> tuple[float, float, float, float]:
         return self.config.box(size)
@@ -240,33 +216,18 @@ class ImageInput(Input[SizedImage]):
     def several(self, inputs: Any) -> Sequence[Any]:
         return inputs if isinstance(inputs, list | tuple) else [inputs]
 
-    def row(self, value: Any, place: str) -> Row:
-        return Row(place, {self.config.column: value})
-
-    def value(self, row: Row) -> ImageFile | GivenImage:
-        return self.of_row(row)
-
     def _pixels(self, image: ImageFile | GivenImage) -> NDArray[np.uint8]:
         return self.config.see(image.image(self.config.near))
 
 
-@dataclass(frozen=True)
-class NameColumn:
-    """The name of an image as bytes, so that a training finds it again."""
+def name_field(settings: list[Any], file: Callable[[Row], Any]) -> DerivedField:
+    """The names of images or masks as bytes, so that a training finds them again; one at hand has none."""
 
-    column: str
-    dtype: str = "uint8"
+    def encode(rows: Sequence[Row]) -> Encoded:
+        names = [image.name if isinstance(image, ImageFile) else "" for image in map(file, rows)]
+        return Encoded([list(name.encode(errors="surrogatepass")) for name in names])
 
-    def settings(self) -> list[Any]:
-        return [self.column]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        return Encoded([name_bytes(row.values.get(self.column)) for row in rows])
-
-
-def name_bytes(image: Any) -> list[int]:
-    """The name of an image that lies in a file; none of one at hand."""
-    return list(image.name.encode(errors="surrogatepass")) if isinstance(image, ImageFile) else []
+    return DerivedField("uint8", lambda: settings, encode)
 
 
 def named_image(cache: Cache, column: str, row: int, config: Config) -> ImageFile:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,13 +12,13 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import Draw
 from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.columns import Keep, TextColumn, TooLongError
 from twofold.data.files import Row
-from twofold.data.text_column import Keep, TextColumn, TooLong, TooLongError, check_limit, vocabulary_of
-from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
+from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, Input, InputConfig
-from twofold.inputs.text import Tokens, make_joined_tokens, make_tokens, say_cut, special_tokens_of, texts_in
-from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
+from twofold.inputs import INPUT, DerivedField, Input, InputConfig
+from twofold.inputs.text import Tokens, TokensConfig, make_joined_tokens, make_tokens, say_cut, special_tokens_of
+from twofold.types import Batch, Encoder, Hidden, InputBatch
 
 SECOND = "second"
 """The cache's column of the second text."""
@@ -40,26 +39,21 @@ class TokenPair(InputBatch):
         return self.first.count() + self.second.count()
 
     def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
-        """What the encoder makes of both, side by side."""
+        """Both side by side, as if they had been read as one text; its summary is the mean of theirs."""
         name = next(iter(batch.inputs))
-        first, second = (encoder(batch.with_input(name, side)) for side in (self.first, self.second))
-        return side_by_side(first, second)
-
-
-def side_by_side(first: Hidden, second: Hidden) -> Hidden:
-    """Two texts that were read each by itself, as if they had been read as one; its summary is the mean of theirs."""
-    states = summary = None
-    if first.states is not None and second.states is not None:
-        states = torch.cat([first.states, second.states], 1)
-    if first.summary is not None and second.summary is not None:
-        summary = (first.summary + second.summary) / 2
-    segments = [torch.full_like(side.mask, number, dtype=torch.long) for number, side in enumerate((first, second))]
-    mask = torch.cat([first.mask, second.mask], 1)
-    return Hidden(mask, states, summary, first.finish, segments=torch.cat(segments, 1))
+        first, second = sides = [encoder(batch.with_input(name, side)) for side in (self.first, self.second)]
+        states = summary = None
+        if first.states is not None and second.states is not None:
+            states = torch.cat([first.states, second.states], 1)
+        if first.summary is not None and second.summary is not None:
+            summary = (first.summary + second.summary) / 2
+        segments = [torch.full_like(side.mask, number, dtype=torch.long) for number, side in enumerate(sides)]
+        mask = torch.cat([first.mask, second.mask], 1)
+        return Hidden(mask, states, summary, first.finish, segments=torch.cat(segments, 1))
 
 
 @dataclass(frozen=True)
-class Config(InputConfig):
+class Config(TokensConfig):
     """Settings of pairs of texts."""
 
     gives: ClassVar[type[InputBatch]] = Tokens
@@ -70,17 +64,13 @@ class Config(InputConfig):
     read: Literal["joined", "apart"] = "joined"
     """Whether both are read as one text, or each by itself, as backbones made for single sentences know it."""
     max_tokens: int = 128
-    """The most tokens of a joined pair, or of each text where they are read apart, special ones included."""
-    too_long: TooLong = "cut"
-    """What happens to longer ones: cut takes from the longer text and counts them in the log, refuse ends with the
-    line."""
+    """The most tokens of a joined pair, of which a longer one loses those of its longer text, or of each text where
+    they are read apart; special ones included."""
     keep: Keep = "head"
     """Which end stays of a first text that is too long: the newest turns of a dialogue are its tail."""
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    """How texts are cut into tokens, unless the encoder brings its own tokenizer."""
 
     def __post_init__(self) -> None:
-        check_limit("max_tokens", self.max_tokens)
+        super().__post_init__()
         if len(self.column) != 2:
             raise ValueError(f"column {list(self.column)}: a pair has two columns")
 
@@ -90,30 +80,12 @@ class Config(InputConfig):
 
     def build(self, tokenizer: TextTokenizer | None) -> PairInput:
         assert tokenizer is not None
-        apart = self.apart
-        frame = special_tokens_of(tokenizer, True, self.max_tokens, 1 if apart else 2)
-        limit = self.max_tokens - (len(frame) if apart else 0)
+        frame = special_tokens_of(tokenizer, True, self.max_tokens, 1 if self.apart else 2)
         # A joined pair is cut when both are known.
-        first, second = (
-            TextColumn(name, tokenizer, limit, self.too_long, keep)
-            for name, keep in zip(self.column, (self.keep, "head"), strict=True)
-        )
-        return (ApartInput if apart else PairInput)(self, first, second, frame)
-
-    def columns(self) -> tuple[str, ...]:
-        return self.column
-
-    def row_texts(self, row: Row) -> Iterable[str]:
-        return texts_in(row, self.column)
-
-    def tokenizer_settings(self) -> TokenizerConfig:
-        return self.tokenizer
-
-    def limited(self, longest: int) -> Self:
-        return dataclasses.replace(self, max_tokens=min(self.max_tokens, longest))
-
-    def limits(self) -> dict[str, int]:
-        return {"max_tokens": self.max_tokens}
+        limit = self.max_tokens - (len(frame) if self.apart else 0)
+        first = TextColumn(self.column[0], tokenizer, limit, self.too_long, self.keep)
+        second = TextColumn(self.column[1], tokenizer, limit, self.too_long)
+        return (ApartInput if self.apart else PairInput)(self, first, second, frame)
 
 
 @dataclass(frozen=True)
@@ -129,8 +101,7 @@ class PairInput(Input[TwoTexts]):
 
     @property
     def limit(self) -> int:
-        """The most tokens that are read at once."""
-        return self.max_tokens or self.config.limits()["max_tokens"]
+        return self.max_tokens or super().limit
 
     @property
     def names(self) -> str:
@@ -138,15 +109,20 @@ class PairInput(Input[TwoTexts]):
         return f"{self.first.column} and {self.second.column}"
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        return vocabulary_of(self.tokenizer, self.limit)
-
-    @property
     def tokenizer(self) -> TextTokenizer:
         return self.first.tokenizer
 
     def columns(self) -> dict[str, Field]:
-        return {INPUT: self.first, SECOND: SecondColumn(self)}
+        # With the second text it is seen whether both are too long.
+        return {INPUT: self.first, SECOND: DerivedField(self.second.dtype, self._settings, self._encode_second)}
+
+    def _settings(self) -> list[Any]:
+        frame = [self.frame.before, self.frame.between, self.frame.after]
+        return [SECOND, *self.first.settings(), *self.second.settings(), self.limit, *frame]
+
+    def _encode_second(self, rows: Sequence[Row]) -> Encoded:
+        encoded = self.encode(rows)
+        return Encoded([second for _, second in encoded.ids], encoded.cut)
 
     def items(self, rows: Sequence[Row]) -> list[TwoTexts]:
         encoded = self.encode(rows)
@@ -222,27 +198,3 @@ class ApartInput(PairInput):
     def batch(self, items: Sequence[TwoTexts], draws: Sequence[Draw] | None = None) -> InputBatch:
         sides = zip(*items, strict=True)
         return TokenPair(*(make_tokens([self.frame.around(ids) for ids in side], self.vocabulary) for side in sides))
-
-
-@dataclass(frozen=True)
-class SecondColumn:
-    """The second text of a pair, with which it is seen whether both are too long."""
-
-    pair: PairInput
-
-    @property
-    def column(self) -> str:
-        return self.pair.names
-
-    @property
-    def dtype(self) -> str:
-        return self.pair.second.dtype
-
-    def settings(self) -> list[Any]:
-        frame = self.pair.frame
-        both = [*self.pair.first.settings(), *self.pair.second.settings()]
-        return [SECOND, *both, self.pair.limit, frame.before, frame.between, frame.after]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        encoded = self.pair.encode(rows)
-        return Encoded([second for _, second in encoded.ids], encoded.cut)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,11 +14,11 @@ from torch import Tensor
 
 from twofold.data.batches import Draw, pad_ids
 from twofold.data.cache import Cache, Field
+from twofold.data.columns import Keep, TextColumn, TooLong, check_limit
 from twofold.data.files import Row
-from twofold.data.text_column import Keep, TextColumn, TooLong, check_limit, vocabulary_of
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, Input, InputConfig
+from twofold.inputs import INPUT, Input, InputConfig, texts_in
 from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
 
 
@@ -43,7 +42,7 @@ class Tokens(InputBatch):
         return int(self.mask.sum())
 
     def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
-        return dataclasses.replace(encoder(batch), segments=self.segments)
+        return replace(encoder(batch), segments=self.segments)
 
 
 def make_tokens(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Tokens:
@@ -72,17 +71,40 @@ def special_tokens_of(tokenizer: TextTokenizer, wanted: bool, limit: int, texts:
 
 
 @dataclass(frozen=True)
-class Config(InputConfig):
+class TokensConfig(InputConfig):
+    """Settings of an input type that reads texts as tokens."""
+
+    max_tokens: int = 128
+    """The most tokens of a text, special ones included."""
+    too_long: TooLong = "cut"
+    """What happens to longer ones: cut loses a part and counts them in the log, refuse ends with the line."""
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    """How texts are cut into tokens, unless the encoder brings its own tokenizer."""
+
+    def __post_init__(self) -> None:
+        check_limit("max_tokens", self.max_tokens)
+
+    def row_texts(self, row: Row) -> list[str]:
+        return texts_in(row, self.columns())
+
+    def tokenizer_settings(self) -> TokenizerConfig:
+        return self.tokenizer
+
+    def limited(self, longest: int) -> Self:
+        return replace(self, max_tokens=min(self.max_tokens, longest))
+
+    def limits(self) -> dict[str, int]:
+        return {"max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True)
+class Config(TokensConfig):
     """Settings of texts."""
 
     gives: ClassVar[type[InputBatch]] = Tokens
 
     column: str = "source"
     """The column or key to read: a text, or a list of texts, the turns of a dialogue, oldest first."""
-    max_tokens: int = 128
-    """The most tokens of a text, special ones included."""
-    too_long: TooLong = "cut"
-    """What happens to longer ones: cut loses a part and counts them in the log, refuse ends with the line."""
     keep: Keep = "head"
     """Which end stays of a text that is too long: the newest turns of a dialogue are its tail; `turns` keeps the tail
     of several turns and the head of a single text."""
@@ -94,11 +116,6 @@ class Config(InputConfig):
     """A column whose texts stand before the turns, such as a persona."""
     special_tokens: bool | None = None
     """Whether a text is read between the special tokens that belong around it; unless given, the output says."""
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    """How texts are cut into tokens, unless the encoder brings its own tokenizer."""
-
-    def __post_init__(self) -> None:
-        check_limit("max_tokens", self.max_tokens)
 
     def build(self, tokenizer: TextTokenizer | None) -> TextInput:
         assert tokenizer is not None
@@ -107,29 +124,15 @@ class Config(InputConfig):
         how = (self.too_long, self.keep, self.prompt, self.separator, self.preface)
         return TextInput(self, TextColumn(self.column, tokenizer, limit, *how), frame)
 
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
     def prompts(self) -> tuple[str, ...]:
         return (self.prompt,)
 
-    def row_texts(self, row: Row) -> Iterable[str]:
-        names = (
-            [self.column] if self.preface is None or not row.values.get(self.preface) else [self.preface, self.column]
-        )
-        return texts_in(row, names)
-
-    def tokenizer_settings(self) -> TokenizerConfig:
-        return self.tokenizer
+    def row_texts(self, row: Row) -> list[str]:
+        before = texts_in(row, [self.preface]) if self.preface and row.values.get(self.preface) else []
+        return before + super().row_texts(row)
 
     def with_special_tokens(self, wanted: bool) -> Self:
-        return self if self.special_tokens is not None else dataclasses.replace(self, special_tokens=wanted)
-
-    def limited(self, longest: int) -> Self:
-        return dataclasses.replace(self, max_tokens=min(self.max_tokens, longest))
-
-    def limits(self) -> dict[str, int]:
-        return {"max_tokens": self.max_tokens}
+        return self if self.special_tokens is not None else replace(self, special_tokens=wanted)
 
 
 @dataclass(frozen=True)
@@ -141,10 +144,6 @@ class TextInput(Input[Ids]):
     frame: Frame
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        return vocabulary_of(self.text.tokenizer, self.config.max_tokens)
-
-    @property
     def tokenizer(self) -> TextTokenizer:
         return self.text.tokenizer
 
@@ -153,7 +152,7 @@ class TextInput(Input[Ids]):
 
     def items(self, rows: Sequence[Row]) -> list[Ids]:
         encoded = self.text.encode(rows)
-        say_cut(encoded.cut, len(rows), self.config.max_tokens)
+        say_cut(encoded.cut, len(rows), self.limit)
         return encoded.ids
 
     def cached(self, cache: Cache, row: int) -> Ids:
@@ -181,20 +180,11 @@ class TextInput(Input[Ids]):
             warnings.warn(f"the beginning is longer than {self.text.limit} tokens and was cut", stacklevel=4)
         return ids
 
-    def row(self, value: Any, place: str) -> Row:
-        return Row(place, {self.config.column: value})
-
     def value(self, row: Row) -> str | list[str]:
         return self.text.text(row)
 
     def pieces(self, item: Ids) -> list[str]:
         return self.tokenizer.pieces(self.frame.around(item).tolist())
-
-
-def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
-    """The texts, or the turns, of some columns."""
-    texts = [row.text(column) for column in columns]
-    return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
 
 
 def say_cut(cut: int, count: int, limit: int) -> None:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from reprlib import repr as shown
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from twofold.data.batches import Draw, pad_ids
+from twofold.data.batches import Draw, Span, Windows, make_windows, pad_ids, window_spans
 from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.columns import TooLongError, words_in
 from twofold.data.files import Row
-from twofold.data.text_column import TooLong, TooLongError, check_limit, vocabulary_of
-from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
-from twofold.data.windows import Span, Windows, make_windows, window_spans
-from twofold.data.words_in_rows import padded, words_in
-from twofold.inputs import INPUT, Input, InputConfig
-from twofold.inputs.text import Tokens, special_tokens_of, texts_in
-from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
+from twofold.data.tokenizer import Frame, Ids, TextTokenizer
+from twofold.inputs import INPUT, DerivedField, Input
+from twofold.inputs.text import Tokens, TokensConfig, special_tokens_of
+from twofold.types import Batch, Encoder, Hidden, InputBatch
 
 STARTS = "starts"
 """The cache's column of where words begin."""
@@ -75,7 +73,7 @@ class Sentence(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Config(InputConfig):
+class Config(TokensConfig):
     """Settings of sentences of words."""
 
     gives: ClassVar[type[InputBatch]] = Words
@@ -85,32 +83,10 @@ class Config(InputConfig):
     max_tokens: int = 128
     """The most tokens of a sentence, special ones included; a longer one is read in overlapping windows when it is
     answered, and cut after the last word that fits when it is learned from."""
-    too_long: TooLong = "cut"
-    """What happens to longer ones: cut as said above, refuse ends with the line."""
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    """How words are cut into tokens, unless the encoder brings its own tokenizer."""
-
-    def __post_init__(self) -> None:
-        check_limit("max_tokens", self.max_tokens)
 
     def build(self, tokenizer: TextTokenizer | None) -> WordsInput:
         assert tokenizer is not None
         return WordsInput(self, tokenizer, special_tokens_of(tokenizer, True, self.max_tokens))
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    def row_texts(self, row: Row) -> Iterable[str]:
-        return texts_in(row, [self.column])
-
-    def tokenizer_settings(self) -> TokenizerConfig:
-        return self.tokenizer
-
-    def limited(self, longest: int) -> Self:
-        return dataclasses.replace(self, max_tokens=min(self.max_tokens, longest))
-
-    def limits(self) -> dict[str, int]:
-        return {"max_tokens": self.max_tokens}
 
 
 @dataclass(frozen=True)
@@ -126,10 +102,6 @@ class WordsInput(Input[Sentence]):
         return self.word_tokenizer
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        return vocabulary_of(self.tokenizer, self.config.max_tokens)
-
-    @property
     def dtype(self) -> str:
         return "uint16" if len(self.tokenizer) <= 1 << 16 else "uint32"
 
@@ -137,7 +109,7 @@ class WordsInput(Input[Sentence]):
         config, frame = self.config, [self.frame.before, self.frame.after]
         return ["words", config.column, config.max_tokens, config.too_long, self.tokenizer.fingerprint(), *frame]
 
-    def words(self, row: Row) -> list[str]:
+    def value(self, row: Row) -> list[str]:
         """The words of a row, of which none is empty."""
         return words_in(row, self.config.column)
 
@@ -154,8 +126,7 @@ class WordsInput(Input[Sentence]):
     def learned(self, rows: Sequence[Row]) -> Encoded:
         """The sentences as they are learned from; one that is too long ends with the last word that fits."""
         sentences, cut = [], 0
-        for row, pieces in zip(rows, self._pieces(rows), strict=True):
-            fitting = self._fitted(pieces, row)
+        for pieces, fitting in self._pieces(rows):
             sizes = np.cumsum([len(word) for word in fitting])
             kept = int(np.searchsorted(sizes, self.room, side="right"))
             sentence = self._sentence(fitting[:kept], pieces[:kept])
@@ -170,8 +141,7 @@ class WordsInput(Input[Sentence]):
     def items(self, rows: Sequence[Row]) -> list[Sentence]:
         """Every word of every sentence, because each must get its answer: what is too long is read in windows."""
         sentences = []
-        for row, pieces in zip(rows, self._pieces(rows), strict=True):
-            fitting = self._fitted(pieces, row)
+        for pieces, fitting in self._pieces(rows):
             sentence = self._sentence(fitting, pieces)
             if len(sentence.ids) > self.config.max_tokens:
                 spans = window_spans([len(word) for word in fitting], self.room)
@@ -180,26 +150,24 @@ class WordsInput(Input[Sentence]):
         self._say_long(sentences)
         return sentences
 
-    def _pieces(self, rows: Sequence[Row]) -> Iterator[list[Ids]]:
-        """For each row the tokens of each word."""
-        sentences = [self.words(row) for row in rows]
+    def _pieces(self, rows: Sequence[Row]) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+        """For each row the tokens of each word, and the same with no word that is longer than a sentence may be."""
+        sentences = [self.value(row) for row in rows]
         # Before all but the first word stands a blank: some tokenizers cut words inside a sentence in another way.
         spaced = [f" {word}" if number else word for words in sentences for number, word in enumerate(words)]
         flat = iter(self.tokenizer.encode(spaced))
-        return ([next(flat) or [self.tokenizer.unknown] for _ in words] for words in sentences)
-
-    def _fitted(self, pieces: Sequence[Ids], row: Row) -> list[Ids]:
-        """The same words, of which none is longer than a sentence may be."""
-        if self.config.too_long == "refuse" and sum(map(len, pieces)) > self.room:
-            raise self._too_long(pieces, row)
-        return [word if len(word) <= self.room else word[: self.word_room] for word in pieces]
+        for row, words in zip(rows, sentences, strict=True):
+            pieces = [next(flat) or [self.tokenizer.unknown] for _ in words]
+            if self.config.too_long == "refuse" and sum(map(len, pieces)) > self.room:
+                raise self._too_long(pieces, row)
+            yield pieces, [word if len(word) <= self.room else word[: self.word_room] for word in pieces]
 
     def _too_long(self, pieces: Sequence[Ids], row: Row) -> TooLongError:
         sizes = [len(word) for word in pieces]
         word, otherwise = int(np.argmax(sizes)), "or train with a higher input.max_tokens or with input.too_long=cut"
         if sizes[word] > self.room:
             return TooLongError(
-                f"{row.place}: the word {shown(self.words(row)[word])} has {sizes[word]} tokens, and {self.room} are "
+                f"{row.place}: the word {shown(self.value(row)[word])} has {sizes[word]} tokens, and {self.room} are "
                 f"the most of a whole sentence; shorten it, {otherwise}"
             )
         return TooLongError(
@@ -229,7 +197,11 @@ class WordsInput(Input[Sentence]):
             warnings.warn("; ".join(said), stacklevel=2)
 
     def columns(self) -> dict[str, Field]:
-        return {INPUT: self, STARTS: StartsColumn(self)}
+        starts = DerivedField("int32", lambda: [STARTS, *self.settings()], self._encode_starts)
+        return {INPUT: self, STARTS: starts}
+
+    def _encode_starts(self, rows: Sequence[Row]) -> Encoded:
+        return Encoded([sentence.starts for sentence in self.learned(rows).ids])
 
     def cached(self, cache: Cache, row: int) -> Sentence:
         return Sentence(cache.columns[INPUT].row(row), cache.columns[STARTS].row(row))
@@ -243,7 +215,7 @@ class WordsInput(Input[Sentence]):
     def batch(self, items: Sequence[Sentence], draws: Sequence[Draw] | None = None) -> Words:
         tokens, mask = pad_ids([sentence.ids for sentence in items], self.tokenizer.pad)
         windows = self._windows(items) if any(sentence.windows for sentence in items) else None
-        return Words(tokens, mask, starts=padded([sentence.starts for sentence in items], -1), windows=windows)
+        return Words(tokens, mask, starts=pad_ids([sentence.starts for sentence in items], -1)[0], windows=windows)
 
     def _windows(self, items: Sequence[Sentence]) -> Windows:
         """Those of long sentences, and one for each of the others."""
@@ -251,25 +223,5 @@ class WordsInput(Input[Sentence]):
         rows = [(len(item.ids), item.windows or [(0, len(item.ids) - before - after)]) for item in items]
         return make_windows(rows, before, after)
 
-    def row(self, value: Any, place: str) -> Row:
-        return Row(place, {self.config.column: value})
-
-    def value(self, row: Row) -> list[str]:
-        return self.words(row)
-
     def pieces(self, item: Sentence) -> list[str]:
         return self.tokenizer.pieces([int(token) for token in item.ids])
-
-
-@dataclass(frozen=True)
-class StartsColumn:
-    """Where the words of a column begin."""
-
-    words: WordsInput
-    dtype: str = "int32"
-
-    def settings(self) -> list[Any]:
-        return [STARTS, *self.words.settings()]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        return Encoded([sentence.starts for sentence in self.words.learned(rows).ids])

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout
 from twofold.types import Hidden
 
 ImageNorm = Literal["batch", "group"]
@@ -42,13 +42,7 @@ class Convolution(nn.Module):
     """A convolution, its norm, and perhaps an activation."""
 
     def __init__(
-        self,
-        channels: int,
-        width: int,
-        norm: ImageNorm,
-        activation: Activation | None,
-        size: int = 3,
-        stride: int = 1,
+        self, channels: int, width: int, norm: ImageNorm, activation: Activation | None, size: int = 3, stride: int = 1
     ) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)
@@ -57,15 +51,15 @@ class Convolution(nn.Module):
         nn.init.kaiming_normal_(self.convolution.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, maps: Tensor) -> Tensor:
-        maps = self.norm(self._convolved(maps))
+        convolution = self.convolution
+        small = convolution.kernel_size == (1, 1) and convolution.in_channels < _NARROW
+        if small and convolution.stride != (1, 1) and torch.is_grad_enabled():
+            step, across = convolution.stride
+            maps = F.conv2d(maps[..., ::step, ::across], convolution.weight)
+        else:
+            maps = convolution(maps)
+        maps = self.norm(maps)
         return _ACTIVATIONS[self.activation](maps) if self.activation else maps
-
-    def _convolved(self, maps: Tensor) -> Tensor:
-        own = self.convolution
-        if torch.is_grad_enabled() and own.kernel_size == (1, 1) != own.stride and own.in_channels < _NARROW:
-            step, across = own.stride
-            return F.conv2d(maps[..., ::step, ::across], own.weight)
-        return own(maps)  # type: ignore[no-any-return]
 
 
 class Residual(nn.Module):

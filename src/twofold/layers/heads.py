@@ -1,10 +1,16 @@
-"""A small network from states to scores."""
+"""From states to labels and tags: a small network, which tag may follow which, and the likeliest tags."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+import torch
 from torch import Tensor, nn
 
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout
+
+LOWEST = -1e30
+"""What a score of -inf counts as: less than any other, and still more than a step that is not allowed."""
 
 
 class Head(nn.Module):
@@ -21,5 +27,56 @@ class Head(nn.Module):
         states = dropout(states, self.share, self.training)
         if self.between is not None:
             states = dropout(self.between(states), self.share, self.training)
-        scores: Tensor = self.output(states)
-        return scores
+        return self.output(states)  # type: ignore[no-any-return]
+
+
+def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """The tags that may come first, (tags,), and the steps that are allowed, (tags, tags) as [previous, next].
+
+    Among BIO tags, I-X follows B-X or I-X and nothing else, and never comes first; so does I of bare B, I and O. All
+    else is allowed, and so is everything where no name begins with B- or I-.
+    """
+    bare = is_bare(names)
+    first = [not (name.startswith("I-") or (bare and name == "I")) for name in names]
+    if not any(first):
+        raise ValueError(f"no tag of {list(names)} may come first: add O, or the B- of an I-")
+    after = [
+        [free or previous in (name, f"B{name[1:]}") for name, free in zip(names, first, strict=True)]
+        for previous in names
+    ]
+    return torch.tensor(first, dtype=torch.bool), torch.tensor(after, dtype=torch.bool)
+
+
+def is_bare(names: Iterable[str]) -> bool:
+    """Whether tags mark spans of one kind that has no name: B and I, perhaps with O."""
+    return {"B", "I"} <= set(names) <= {"B", "I", "O"}
+
+
+def best_path(scores: Tensor, mask: Tensor, first: Tensor, after: Tensor) -> Tensor:
+    """The allowed tags of the largest sum (rows, words), by Viterbi; padding gets 0, and of ties the smaller tag wins.
+
+    scores (rows, words, tags) log-probabilities; mask (rows, words) true where real, from the left; the rest is as
+    `rules` gives it.
+    """
+    first, after = first.to(scores.device), after.to(scores.device)
+    if first.all() and after.all():
+        return scores.argmax(2).masked_fill(~mask, 0)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).clamp(min=LOWEST)
+    rows, words, tags = scores.shape
+    start = scores.new_zeros(tags).masked_fill(~first, -torch.inf)
+    step = scores.new_zeros(tags, tags).masked_fill(~after, -torch.inf)
+    total, staying = scores.new_zeros(rows, tags), torch.arange(tags, device=scores.device)
+    back = []
+    for place in range(words):
+        # The best total is set back to 0, so that a long sentence does not round small differences away.
+        total = total - total.amax(1, keepdim=True)
+        reached, previous = (total[:, :, None] + (step if place else start)).max(1)  # (rows, tags)
+        real = mask[:, place, None]
+        total = torch.where(real, reached + scores[:, place], total)
+        back.append(torch.where(real, previous, staying))
+    tag = total.argmax(1, keepdim=True)  # (rows, 1)
+    path = torch.zeros(rows, words, dtype=torch.long, device=scores.device)
+    for place in reversed(range(words)):
+        path[:, place] = tag[:, 0]
+        tag = back[place].gather(1, tag)
+    return path.masked_fill(~mask, 0)

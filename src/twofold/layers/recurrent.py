@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from twofold.layers.dropout import dropout
+from twofold.layers.blocks import dropout
+from twofold.layers.transformer import Attended
 
 CellKind = Literal["gru", "lstm"]
 RecurrentState = tuple[Tensor, ...]
 """(layers, rows, width) each: the state, and for an LSTM its memory."""
+
+
+@dataclass(frozen=True)
+class RecurrentSettings:
+    """What recurrent encoders and decoders have in common."""
+
+    cell: CellKind = "gru"
+    """GRU or LSTM."""
+    embedding: int = 128
+    """Width of the token vectors, and in a decoder of the features that meet the vocabulary."""
+    width: int = 256
+    """Width of the state, in an encoder in each direction."""
+    layers: int = 1
+    """How many layers lie above each other."""
 
 
 class Recurrent(nn.Module):
@@ -21,8 +38,7 @@ class Recurrent(nn.Module):
         super().__init__()
         self.cell, self.layers, self.width = cell, layers, width
         between = dropout if layers > 1 else 0.0
-        kind = nn.GRU if cell == "gru" else nn.LSTM
-        self.rnn = kind(input_width, width, layers, batch_first=True, dropout=between)
+        self.rnn = _kind(cell)(input_width, width, layers, batch_first=True, dropout=between)
 
     def state(self, first: Tensor) -> RecurrentState:
         """A starting state from (rows, layers × width)."""
@@ -42,8 +58,7 @@ class TwoWay(nn.Module):
         self, cell: CellKind, input_width: int, width: int, layers: int, directions: int, dropout: float
     ) -> None:
         super().__init__()
-        self.dropout = dropout
-        kind = nn.GRU if cell == "gru" else nn.LSTM
+        self.dropout, kind = dropout, _kind(cell)
         widths = [input_width] + [directions * width] * (layers - 1)
         self.forwards = nn.ModuleList(kind(size, width, batch_first=True) for size in widths)
         self.backwards = nn.ModuleList(kind(size, width, batch_first=True) for size in widths if directions == 2)
@@ -69,6 +84,30 @@ def turned_around(mask: Tensor) -> Tensor:
     """(rows, positions, 1) of indices that turn the real positions of each row around and leave padding in place."""
     position = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     return torch.where(mask, mask.sum(1, keepdim=True) - 1 - position, position)[..., None]
+
+
+class QueryAttention(nn.Module):
+    """One softmax over the positions for each query: additive, v·tanh(W q + U k), or a scaled dot product."""
+
+    def __init__(self, query_width: int, memory_width: int, width: int, kind: Literal["additive", "dot"]) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_width, width)
+        self.key = nn.Linear(memory_width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False) if kind == "additive" else None
+
+    def forward(self, queries: Tensor, keys: Tensor, states: Tensor, mask: Tensor) -> Attended:
+        """Queries (rows, queries, query width); keys from `self.key`; values are the states themselves."""
+        asked = self.query(queries)
+        if self.energy is None:
+            scores = asked @ keys.transpose(1, 2) / math.sqrt(keys.shape[-1])
+        else:
+            scores = self.energy(torch.tanh(asked[:, :, None] + keys[:, None]))[..., 0]
+        share = scores.masked_fill(~mask[:, None], -math.inf).softmax(-1)  # (rows, queries, positions)
+        return Attended(share @ states, share[:, None])
+
+
+def _kind(cell: CellKind) -> type[nn.GRU | nn.LSTM]:
+    return nn.GRU if cell == "gru" else nn.LSTM
 
 
 def _take(states: Tensor, positions: Tensor) -> Tensor:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as hooks
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from twofold.errors import TwofoldError
 
@@ -46,7 +50,7 @@ def built_without_memory(
             return None
         reason = shorten(str(error).partition("\n")[0] or type(error).__name__, 120, placeholder=" ...")
         raise TwofoldError(f"{place}: its settings cannot be built ({reason}); {remedy}") from error
-    held = sum(_values(shape) for shape in shapes.values())
+    held = sum(math.prod(shape) for shape in shapes.values())
     asked = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
     if asked > MORE * held + FREE_VALUES:
         raise TwofoldError(f"{place}: its settings ask for {asked:,} numbers, its weights hold {held:,}; {remedy}")
@@ -55,36 +59,26 @@ def built_without_memory(
 
 def refuse_counts(settings: Any, shapes: Shapes, place: object, remedy: str) -> None:
     """Refuse more layers than there are tensors: even a list of them could fill the memory."""
-    for name, count in _counts(settings):
-        if count > max(len(shapes), FREE_TENSORS):
+    for name, count in _nested(settings):
+        is_count = type(count) is int and re.search("layer|block|convolution|depth", name)
+        if is_count and count > max(len(shapes), FREE_TENSORS):
             raise TwofoldError(f"{place}: {name} is {count:,}, its weights hold {len(shapes)} tensors; {remedy}")
 
 
 def refuse_labels(settings: Any, place: object) -> None:
     """Refuse a number of labels for each of which transformers would make up a name, wherever it stands."""
-    if not isinstance(settings, Mapping):
-        return
-    labels = settings.get("num_labels")
-    if isinstance(labels, int | float) and labels > MOST_LABELS:
-        raise TwofoldError(f"{place}: its config.json has {labels:,} labels, over {MOST_LABELS:,}; take num_labels out")
-    for inner in settings.values():
-        refuse_labels(inner, place)
+    for name, labels in _nested(settings):
+        if name == "num_labels" and isinstance(labels, int | float) and labels > MOST_LABELS:
+            remedy = "take num_labels out"
+            raise TwofoldError(f"{place}: its config.json has {labels:,} labels, over {MOST_LABELS:,}; {remedy}")
 
 
-def _counts(settings: Any) -> Iterator[tuple[str, int]]:
-    """The numbers of layers that settings ask for, by name, wherever they stand."""
+def _nested(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Every setting with its name, wherever it stands."""
     if isinstance(settings, Mapping):
         for name, value in settings.items():
-            if type(value) is int and re.search("layer|block|convolution|depth", str(name)):
-                yield str(name), value
-            yield from _counts(value)
-
-
-def _values(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+            yield str(name), value
+            yield from _nested(value)
 
 
 @contextmanager
@@ -99,11 +93,5 @@ def _counting(most: int, message: str) -> Iterator[None]:
             if count > most:
                 raise TwofoldError(message)
 
-    with ExitStack() as stack:
-        for register in (
-            hooks.register_module_parameter_registration_hook,
-            hooks.register_module_buffer_registration_hook,
-        ):
-            handle = register(counted)
-            stack.callback(handle.remove)
+    with register_module_parameter_registration_hook(counted), register_module_buffer_registration_hook(counted):
         yield

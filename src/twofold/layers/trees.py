@@ -35,33 +35,24 @@ def best_tree(scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     return heads
 
 
-def _edmonds(wanted: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+@njit(nogil=True, cache=True)
+def _edmonds(wanted: Any, scores: Any) -> Any:
     """The heads of the tree in which the most is wanted, and of the largest score among those, by Chu-Liu and Edmonds.
 
     From each word, heads are followed up to the root; each cycle on the way becomes a node of its own. The edges into
     it start at single words still, and count what they add to the cycle that they break. Every node is given a head
     once and merged once at most, so that all this takes words² steps.
     """
-    places = scores.shape[1]
+    places = count = scores.shape[1]
     nodes = 2 * places
     want, score = np.zeros((nodes, places)), np.zeros((nodes, places))  # of the edge into a node from a word
     want[1:places], score[1:places] = wanted, scores
     ends = np.zeros((nodes, places), np.int64)  # the word that it ends at
-    ends[:places] = np.arange(places)[:, None]
-    top, outer = np.arange(places), np.zeros(nodes, np.int64)
-    head, word = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
-    _follow(want, score, ends, top, outer, head, word)
-    return head[1:places]
-
-
-@njit(nogil=True, cache=True)
-def _follow(want: Any, score: Any, ends: Any, top: Any, outer: Any, head: Any, word: Any) -> None:
-    """Fill in the edge into each node, from word `head` to `word`.
-
-    top: the outermost node that each word is in. outer: the node that each node was merged into.
-    """
-    places = count = len(top)
-    state = np.zeros(len(outer), np.int64)
+    for place in range(places):
+        ends[place] = place
+    top = np.arange(places)  # the outermost node that each word is in
+    outer, state = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # outer: the node that a node was merged into
+    head, word = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # the edge into a node, from head to word
     state[0] = _DONE
     for start in range(1, places):
         node = top[start]
@@ -73,15 +64,14 @@ def _follow(want: Any, score: Any, ends: Any, top: Any, outer: Any, head: Any, w
             word[node] = ends[node, head[node]]
             state[node] = _ON_PATH
             node = top[head[node]]
-        for node in range(count):
-            if state[node] == _ON_PATH:
-                state[node] = _DONE
+        state[state == _ON_PATH] = _DONE
     # The edge into a cycle replaces that of the member which it enters; the other members keep theirs.
     for node in range(count - 1, places - 1, -1):
         member = word[node]
         while outer[member] != node:
             member = outer[member]
         head[member], word[member] = head[node], word[node]
+    return head[1:places]
 
 
 @njit(nogil=True, cache=True)
@@ -98,9 +88,7 @@ def _merge(first: int, new: int, want: Any, score: Any, ends: Any, top: Any, out
                 want[new, place], score[new, place] = wanted, gain
                 ends[new, place] = ends[member, place]
         member = top[broken]
-    for place in range(len(top)):
-        if outer[top[place]] == new:
-            top[place] = new
+    top[outer[top] == new] = new
 
 
 @njit(nogil=True, cache=True)

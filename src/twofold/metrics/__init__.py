@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from twofold.config import part_module
 from twofold.data.candidates import Candidate
 from twofold.data.files import Row
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.model import Model
 from twofold.outputs import Output
 from twofold.progress import Report as Progress
 from twofold.results import Prediction
+from twofold.types import Classes
 
 RETRIEVAL = "retrieval"
 """The family that judges a ranker by a whole corpus."""
@@ -50,6 +51,17 @@ class Evaluation:
         """What the decoder writes."""
         return self.model.outputs[self.decoder]
 
+    @property
+    def classes(self) -> Classes:
+        """What the decoder tells apart."""
+        assert isinstance(self.output.spec, Classes)
+        return self.output.spec
+
+    def compared(self) -> tuple[list[Any], list[Any]]:
+        """The right answers of all rows, and the model's."""
+        right = [self.output.gold(row) for row in self.rows]
+        return right, [prediction.output for prediction in self.predictions()]
+
     def predictions(self, rows: Sequence[Row] | None = None) -> list[Prediction]:
         """What the model makes of every row, or of some."""
         given = [self.model.input.value(row) for row in (self.rows if rows is None else rows)]
@@ -84,7 +96,9 @@ def evaluate(
     if not rows:
         raise TwofoldError("there is no example to judge the model by")
     names = [model.decoder_name(decoder)] if decoder or len(model.decoders) == 1 else list(model.decoders)
-    report = Report({}, len(rows))
+    metrics: dict[str, float] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
+    examples = len(rows)
     for name in names:
         evaluation = Evaluation(model, rows, name, options or model.config.generate, progress, settings, corpus)
         before = f"{name}." if len(names) > 1 else ""
@@ -92,13 +106,12 @@ def evaluate(
             if families and kind not in families:
                 continue
             measured = family(kind).measure(evaluation)
-            report.metrics.update({before + metric: value for metric, value in measured.metrics.items()})
-            report.tables.update({before + table: lines for table, lines in measured.tables.items()})
-            report = replace(report, examples=measured.examples)
-    if len(names) > 1 and all(f"{name}.loss" in report.metrics for name in names):
-        losses = [report.metrics[f"{name}.loss"] * model.weights[name] for name in names]
-        return replace(report, metrics={"loss": sum(losses), **report.metrics})
-    return report
+            metrics |= {before + metric: value for metric, value in measured.metrics.items()}
+            tables |= {before + table: lines for table, lines in measured.tables.items()}
+            examples = measured.examples
+    if len(names) > 1 and all(f"{name}.loss" in metrics for name in names):
+        metrics = {"loss": sum(metrics[f"{name}.loss"] * model.weights[name] for name in names), **metrics}
+    return Report(metrics, examples, tables)
 
 
 def metric_directions(model: Model, rows: Sequence[Row] = (), **settings: int) -> dict[str, bool]:
@@ -106,18 +119,16 @@ def metric_directions(model: Model, rows: Sequence[Row] = (), **settings: int) -
 
     rows: those by which it will be judged, if that is known, which may not allow for all metrics of a family
     """
-    found: dict[str, dict[str, bool]] = {}
+    directions: dict[str, bool] = {} if len(model.decoders) == 1 else {"loss": LOWER}
     for name in model.decoders:
         evaluation = Evaluation(model, rows, name, model.config.generate, settings=settings)
-        found[name] = {}
+        before = f"{name}." if len(model.decoders) > 1 else ""
         for kind in families_of(model, name):
             module = family(kind)
             usable = getattr(module, "usable", None)
-            found[name] |= usable(evaluation) if usable and rows else module.METRICS
-    if len(found) == 1:
-        return next(iter(found.values()))
-    several = {f"{name}.{metric}": better for name, metrics in found.items() for metric, better in metrics.items()}
-    return {"loss": LOWER, **several}
+            metrics = usable(evaluation) if usable and rows else module.METRICS
+            directions |= {before + metric: better for metric, better in metrics.items()}
+    return directions
 
 
 def families_of(model: Model, name: str) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -22,6 +24,7 @@ SIGMA = 6.0
 BETA = 1.2
 """ROUGE-L: how much more recall counts than precision."""
 
+Words = list[str]
 Gram = tuple[str, ...]
 _ENDING = re.compile(r"(?<=\w)(n't|'(?:s|d|m|re|ve|ll))\b")
 _WORD = re.compile(r"'(?:s|d|m|re|ve|ll)\b|[^\W_]+(?:[-'/][^\W_]+|(?<=\d)[.,:]\d+)*")
@@ -55,19 +58,16 @@ def bleu(written: Sequence[str], references: Sequence[Sequence[str]]) -> dict[st
     nothing is right, or which nothing written is long enough for, makes BLEU 0; so does writing nothing at all.
     """
     ours, theirs = _split(written, references)
-    length = sum(len(own) for own in ours)
-    asked = sum(
-        min((abs(len(one) - len(own)), len(one)) for one in right)[1] for own, right in zip(ours, theirs, strict=True)
-    )
+    length, asked = sum(map(len, ours)), 0
+    for caption, right in zip(ours, theirs, strict=True):
+        asked += min((abs(len(reference) - len(caption)), len(reference)) for reference in right)[1]
     penalty = math.exp(min(0.0, 1 - asked / length)) if length else 0.0
     scores, product = {}, 1.0
     for size in SIZES:
         found = total = 0
-        for own, right in zip(ours, theirs, strict=True):
-            grams, most = _grams(own, size), Counter[Gram]()
-            for one in right:
-                most |= _grams(one, size)
-            found += (grams & most).total()
+        for caption, right in zip(ours, theirs, strict=True):
+            grams = _grams(caption, size)
+            found += (grams & reduce(operator.or_, (_grams(reference, size) for reference in right))).total()
             total += grams.total()
         product *= found / total if total else 0.0
         scores[f"bleu{size}"] = 100 * penalty * product ** (1 / size)
@@ -83,14 +83,14 @@ def cider(written: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     ours, theirs = _split(written, references)
     scores, rarest = np.zeros(len(ours)), math.log(len(ours))
     for size in SIZES:
-        grams = [[_grams(one, size) for one in right] for right in theirs]
+        grams = [[_grams(reference, size) for reference in right] for right in theirs]
         images = Counter(gram for right in grams for gram in set().union(*right))
         rarity = {gram: rarest - math.log(number) for gram, number in images.items()}
-        for place, (own, right) in enumerate(zip(ours, grams, strict=True)):
-            vector = _weighted(_grams(own, size), rarity, rarest)
-            for one, reference in zip(theirs[place], right, strict=True):
-                alike = _alike(vector, _weighted(reference, rarity, rarest))
-                scores[place] += alike * _near(own, one) / len(right)
+        for place, (caption, right) in enumerate(zip(ours, grams, strict=True)):
+            vector = _weighted(_grams(caption, size), rarity, rarest)
+            for reference, counts in zip(theirs[place], right, strict=True):
+                alike = _alike(vector, _weighted(counts, rarity, rarest))
+                scores[place] += alike * _near(caption, reference) / len(right)
     return float(10 * scores.mean() / len(SIZES))
 
 
@@ -101,18 +101,16 @@ def rouge_l(written: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     """
     ours, theirs = _split(written, references)
     scores = []
-    for own, right in zip(ours, theirs, strict=True):
-        common = [_common(own, one) for one in right]
-        precision = max(common) / max(len(own), 1)
-        recall = max(number / max(len(one), 1) for number, one in zip(common, right, strict=True))
+    for caption, right in zip(ours, theirs, strict=True):
+        common = [_common(caption, reference) for reference in right]
+        precision = max(common) / max(len(caption), 1)
+        recall = max(number / max(len(reference), 1) for number, reference in zip(common, right, strict=True))
         under = recall + BETA**2 * precision
         scores.append((1 + BETA**2) * precision * recall / under if under else 0.0)
     return float(np.mean(scores))
 
 
-def _split(
-    written: Sequence[str], references: Sequence[Sequence[str]]
-) -> tuple[list[list[str]], list[list[list[str]]]]:
+def _split(written: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[Words], list[list[Words]]]:
     """The words of both sides, once each image is known to have a caption and a reference."""
     if not len(written) or len(written) != len(references):
         raise ValueError(f"{len(written)} captions and references of {len(references)} images: need as many, and any")
@@ -120,7 +118,7 @@ def _split(
         # A text is a sequence of texts too: each letter would be a reference.
         if isinstance(right, str) or not len(right):
             raise ValueError(f"image {number}: its references must be a list of at least one text, not {right!r}")
-    return [words(one) for one in written], [[words(one) for one in right] for right in references]
+    return list(map(words, written)), [list(map(words, right)) for right in references]
 
 
 def _grams(tokens: Sequence[str], size: int) -> Counter[Gram]:
@@ -152,7 +150,7 @@ def _common(own: Sequence[str], other: Sequence[str]) -> int:
     before = [0] * (len(other) + 1)
     for word in own:
         row = [0]
-        for place, one in enumerate(other):
-            row.append(before[place] + 1 if one == word else max(row[place], before[place + 1]))
+        for place, other_word in enumerate(other):
+            row.append(before[place] + 1 if word == other_word else max(row[place], before[place + 1]))
         before = row
     return before[-1]

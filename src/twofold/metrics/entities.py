@@ -15,8 +15,8 @@ Entity = tuple[str, int, int]
 
 def measure(evaluation: Evaluation) -> Report:
     """Let the model tag every sentence, then count the entities that are wholly right."""
-    right = [evaluation.output.gold(row) for row in evaluation.rows]
-    scores = tag_scores([list(prediction.output.tags) for prediction in evaluation.predictions()], right)
+    right, answers = evaluation.compared()
+    scores = tag_scores([answer.tags for answer in answers], right)
     whole = scores.entities
     metrics = {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall, "accuracy": scores.word_accuracy}
     table = [
@@ -54,16 +54,16 @@ def tag_scores(predicted: Sequence[Sequence[str]], right: Sequence[Sequence[str]
     if len(predicted) != len(right):
         raise ValueError(f"{len(predicted)} predicted sentences, but {len(right)} right ones")
     hits, found, support = Counter[str](), Counter[str](), Counter[str]()
-    words = right_words = 0
+    right_words = 0
     for number, (ours, theirs) in enumerate(zip(predicted, right, strict=True), 1):
         if len(ours) != len(theirs):
             raise ValueError(f"sentence {number}: {len(ours)} predicted tags, but {len(theirs)} words")
-        words += len(theirs)
-        right_words += sum(one == other for one, other in zip(ours, theirs, strict=True))
-        own, asked = entities(ours), entities(theirs)
-        found.update(kind for kind, _, _ in own)
-        support.update(kind for kind, _, _ in asked)
-        hits.update(kind for kind, _, _ in set(own) & set(asked))
+        right_words += sum(tag == other for tag, other in zip(ours, theirs, strict=True))
+        predicted_here, right_here = entities(ours), entities(theirs)
+        found.update(kind for kind, _, _ in predicted_here)
+        support.update(kind for kind, _, _ in right_here)
+        hits.update(kind for kind, _, _ in set(predicted_here) & set(right_here))
+    words = sum(map(len, right))
     if not words:
         raise ValueError("there is no word to judge tags by")
     return TagScores(
@@ -92,9 +92,5 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def _scores(hits: int, found: int, support: int) -> EntityScores:
-    return EntityScores(
-        precision=hits / found if found else 0.0,
-        recall=hits / support if support else 0.0,
-        f1=2 * hits / (found + support) if found + support else 0.0,
-        support=support,
-    )
+    f1 = 2 * hits / max(found + support, 1)
+    return EntityScores(hits / max(found, 1), hits / max(support, 1), f1, support)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold.metrics import HIGHER, Evaluation, Report
-from twofold.types import Classes
 
 METRICS = {"accuracy": HIGHER, "macro_f1": HIGHER, "micro_f1": HIGHER, "matthews": HIGHER}
 Counts = npt.NDArray[np.int64]
@@ -19,39 +19,24 @@ Floats = npt.NDArray[np.float64]
 
 def measure(evaluation: Evaluation) -> Report:
     """Let the model label every row, then compare; a label that it has never seen is one more that it misses."""
-    output, known = evaluation.output, evaluation.output.spec
-    assert isinstance(known, Classes)
-    if output.in_rows:  # otherwise they are drawn with the batch, as in next-utterance prediction
-        right = [output.gold(row) for row in evaluation.rows]
-        return _report([prediction.output for prediction in evaluation.predictions()], right, known)
-    answers, numbers = [], []
-    for batch in evaluation.model.batches(evaluation.rows, evaluation.decoder):
-        answers += [int(raw.values.argmax()) for raw in evaluation.model.answers(batch, evaluation.decoder)]
-        numbers += batch.targets[evaluation.decoder].tokens[:, 0].tolist()
-    return _report([known.names[number] for number in answers], [known.names[number] for number in numbers], known)
-
-
-def _report(answers: list[str], right: list[str], known: Classes) -> Report:
-    names = list(dict.fromkeys([*known.names, *right]))
+    known, name = evaluation.classes.names, evaluation.decoder
+    right: list[str] = []
+    answers: list[str] = []
+    if evaluation.output.in_rows:  # otherwise they are drawn with the batch, as in next-utterance prediction
+        right, answers = evaluation.compared()
+    else:
+        for batch in evaluation.model.batches(evaluation.rows, name):
+            answers += [known[int(raw.values.argmax())] for raw in evaluation.model.answers(batch, name)]
+            right += [known[number] for number in batch.targets[name].tokens[:, 0].tolist()]
+    names = list(dict.fromkeys([*known, *right]))
     number = {name: place for place, name in enumerate(names)}
-    scores = label_scores(
-        np.array([number[name] for name in answers]), np.array([number[name] for name in right]), len(names)
-    )
-    metrics = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
-    metrics |= {"micro_f1": scores.micro_f1, "matthews": scores.matthews}
+    predicted, gold = (np.array([number[label] for label in side]) for side in (answers, right))
+    scores = label_scores(predicted, gold, len(names))
     each = scores.by_class
-    table: list[dict[str, Any]] = [
-        {
-            "label": name,
-            "precision": float(each.precision[place]),
-            "recall": float(each.recall[place]),
-            "f1": float(each.f1[place]),
-            "rows": int(each.support[place]),
-        }
-        for place, name in enumerate(names)
-        if each.support[place]
-    ]
-    return Report(metrics, len(right), {"labels": table})
+    columns = (column.tolist() for column in (each.precision, each.recall, each.f1, each.support))
+    heads = ("label", "precision", "recall", "f1", "rows")
+    table = [dict(zip(heads, line, strict=True)) for line in zip(names, *columns, strict=True) if line[-1]]
+    return Report({metric: getattr(scores, metric) for metric in METRICS}, len(right), {"labels": table})
 
 
 @dataclass(frozen=True)
@@ -82,35 +67,28 @@ class LabelScores:
 def label_scores(predicted: npt.NDArray[Any], right: npt.NDArray[Any], classes: int) -> LabelScores:
     """Of one label a row, whole numbers from 0 to below `classes`."""
     same_rows(predicted, right, 1)
-    confusion = np.zeros((classes, classes), np.int64)  # (right class, predicted class)
-    np.add.at(
-        confusion, (_checked_numbers(right, classes, "right"), _checked_numbers(predicted, classes, "predicted")), 1
-    )
-    by_class = class_scores(confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1))
-    occurring = (confusion.sum(axis=0) + confusion.sum(axis=1)) > 0
+    cells = _checked_numbers(right, classes, "right") * classes + _checked_numbers(predicted, classes, "predicted")
+    confusion = np.bincount(cells, minlength=classes**2).reshape(classes, classes)  # (right class, predicted class)
+    found, support = confusion.sum(axis=0), confusion.sum(axis=1)
+    by_class = class_scores(confusion.diagonal(), found, support)
+    occurring = (found + support) > 0
     accuracy = int(confusion.trace()) / len(right)
     return LabelScores(accuracy, accuracy, float(by_class.f1[occurring].mean()), _matthews(confusion), by_class)
 
 
 def class_scores(hits: Counts, found: Counts, support: Counts) -> ClassScores:
     """The scores of each class from how often it is hit, answered and right."""
-    return ClassScores(shares(hits, found), shares(hits, support), shares(2 * hits, found + support), support)
+    f1 = 2 * hits / np.maximum(found + support, 1)
+    return ClassScores(hits / np.maximum(found, 1), hits / np.maximum(support, 1), f1, support)
 
 
 def _matthews(confusion: Counts) -> float:
     # In Python's integers, for the fourth power of the rows is soon more than 64 bits.
     rows, hits = int(confusion.sum()), int(confusion.trace())
     right, predicted = confusion.sum(axis=1).tolist(), confusion.sum(axis=0).tolist()
-    apart = (rows**2 - sum(one * one for one in predicted)) * (rows**2 - sum(one * one for one in right))
-    together = hits * rows - sum(one * other for one, other in zip(predicted, right, strict=True))
+    apart = (rows**2 - sum(count**2 for count in predicted)) * (rows**2 - sum(count**2 for count in right))
+    together = hits * rows - sum(map(operator.mul, predicted, right))
     return together / math.sqrt(apart) if apart else 0.0
-
-
-def shares(part: Any, whole: Any) -> Floats:
-    """Quotients; 0 where the whole is 0."""
-    shares = np.zeros(np.shape(whole))
-    np.divide(part, whole, out=shares, where=np.asarray(whole) > 0)
-    return shares
 
 
 def _checked_numbers(labels: npt.NDArray[Any], classes: int, name: str) -> npt.NDArray[np.int64]:

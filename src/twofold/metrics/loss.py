@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from twofold.metrics import LOWER, Evaluation, Report
-from twofold.model.evaluating import Evaluating
 
 METRICS = {"loss": LOWER}
 
@@ -14,7 +13,7 @@ METRICS = {"loss": LOWER}
 def measure(evaluation: Evaluation) -> Report:
     """The mean over everything that counts, whatever the batches."""
     model, total, count = evaluation.model, 0.0, 0
-    with Evaluating(model):
+    with model.evaluating():
         for batch in model.batches(evaluation.rows, evaluation.decoder):
             loss = model.losses(batch)[evaluation.decoder]
             total, count = total + float(loss.sum), count + loss.count

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from twofold.data.views import UNCOUNTED
 from twofold.metrics import HIGHER, Evaluation, Report
 from twofold.results import Mask
-from twofold.types import Classes
 
 METRICS = {"pixel_accuracy": HIGHER, "miou": HIGHER, "dice": HIGHER}
 ROWS = 64
@@ -19,8 +18,7 @@ ROWS = 64
 
 def measure(evaluation: Evaluation) -> Report:
     """Let the model paint every image in its own size, then compare; some images at a time."""
-    classes, count = evaluation.output.spec, len(evaluation.rows)
-    assert isinstance(classes, Classes)
+    classes, count = evaluation.classes, len(evaluation.rows)
     confusion = Confusion(len(classes))
     for start in range(0, count, ROWS):
         rows = evaluation.rows[start : start + ROWS]
@@ -31,10 +29,8 @@ def measure(evaluation: Evaluation) -> Report:
         if evaluation.progress:
             evaluation.progress(start + len(rows))
     metrics = {"pixel_accuracy": confusion.pixel_accuracy, "miou": confusion.mean_iou, "dice": confusion.mean_dice}
-    table: list[dict[str, Any]] = [
-        {"class": name, "iou": float(iou), "dice": float(dice)}
-        for name, iou, dice in zip(classes.names, confusion.iou, confusion.dice, strict=True)
-    ]
+    lines = zip(classes.names, confusion.iou.tolist(), confusion.dice.tolist(), strict=True)
+    table = [{"class": name, "iou": iou, "dice": dice} for name, iou, dice in lines]
     return Report(metrics, count, {"classes": table})
 
 
@@ -70,7 +66,7 @@ class Confusion:
     def iou(self) -> npt.NDArray[np.float64]:
         """The intersection over the union of each class, (classes,)."""
         hits = self.matrix.diagonal()
-        return _shares(hits, self._both() - hits)
+        return _shares(hits, self._sizes - hits)
 
     @property
     def mean_iou(self) -> float:
@@ -80,17 +76,17 @@ class Confusion:
     @property
     def dice(self) -> npt.NDArray[np.float64]:
         """Twice the intersection over the sum of both sizes of each class, (classes,)."""
-        return _shares(2 * self.matrix.diagonal(), self._both())
+        return _shares(2 * self.matrix.diagonal(), self._sizes)
 
     @property
     def mean_dice(self) -> float:
         """The mean over the classes that occur."""
         return _mean(self.dice)
 
-    def _both(self) -> npt.NDArray[np.int64]:
+    @property
+    def _sizes(self) -> Any:
         """The pixels of each class that are right and those that are written, added."""
-        sizes: npt.NDArray[np.int64] = self.matrix.sum(axis=0) + self.matrix.sum(axis=1)
-        return sizes
+        return self.matrix.sum(axis=0) + self.matrix.sum(axis=1)
 
     def _numbers(self, mask: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
         """As int64, for the product of two small integers overflows; a class out of range would count for another."""
@@ -104,9 +100,7 @@ class Confusion:
 
 
 def _shares(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    shares = np.full(len(whole), np.nan)
-    np.divide(part, whole, out=shares, where=whole > 0)
-    return shares
+    return part / np.where(whole > 0, whole, np.nan)
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float:

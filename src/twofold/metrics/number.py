@@ -16,8 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 def measure(evaluation: Evaluation) -> Report:
     """Let the model estimate every number, then compare."""
-    right = np.array([evaluation.output.gold(row) for row in evaluation.rows])
-    estimated = np.array([prediction.output for prediction in evaluation.predictions()])
+    right, estimated = map(np.array, evaluation.compared())
     return Report({"pearson": pearson(estimated, right), "spearman": spearman(estimated, right)}, len(right))
 
 
@@ -45,11 +44,9 @@ def _unit(values: Floats) -> Floats:
     """Moved to mean 0 and scaled to length 1; first to at most 1, so that the squares of tiny numbers do not vanish."""
     centerd = values - values.mean()
     centerd /= np.abs(centerd).max()
-    unit: Floats = centerd / np.linalg.norm(centerd)
-    return unit
+    return np.asarray(centerd / np.linalg.norm(centerd))
 
 
 def _ranks(values: npt.NDArray[Any]) -> Floats:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[inverse]
-    return ranks
+    return np.asarray(counts.cumsum() - (counts - 1) / 2)[inverse]

@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from twofold.data.ranking_questions import Question, questions
-from twofold.data.ranks import summary_of_gains
+from twofold.data.ranking import Question, questions
+from twofold.data.ranks import KS, summary_of_gains
 from twofold.decoders import Contexts
 from twofold.metrics import HIGHER, LOWER, Evaluation, Report
-from twofold.model import Candidates, Ranker
+from twofold.model import Ranker
 from twofold.progress import Report as Progress
 
 METRICS = {
-    **dict.fromkeys(("mrr", "map", "r@1", "r@2", "r@5", "r@10", "ndcg@10", "cosine"), HIGHER),
+    **dict.fromkeys(("mrr", "map", *(f"r@{k}" for k in KS), "ndcg@10", "cosine"), HIGHER),
     "milliseconds": LOWER,
 }
 TIMED = 100
@@ -44,15 +44,14 @@ def measure(evaluation: Evaluation) -> Report:
     model, timed = cast(Ranker, evaluation.model), evaluation.settings.get("timed", TIMED)
     asked = questions(model.reader, evaluation.rows, evaluation.settings.get("candidates", 10))
     scored = score_questions(model, asked, evaluation.progress)
-    metrics = summary_of_gains(
-        scored.scores, [question.gains for question in asked], [question.place for question in asked]
-    )
+    gains, places = [question.gains for question in asked], [question.place for question in asked]
+    metrics = summary_of_gains(scored.scores, gains, places)
     if scored.cosines is not None:
         metrics["cosine"] = float(scored.cosines.mean())
     if timed:
         metrics["milliseconds"] = milliseconds(model, asked[:: max(1, len(asked) // timed)][:timed])
-    sizes = {len(question.candidates) for question in asked}
-    table = [{"candidates": "-".join(map(str, sorted({min(sizes), max(sizes)}))), "rows": len(asked)}]
+    sizes = sorted({len(question.candidates) for question in asked})
+    table = [{"candidates": "-".join(map(str, dict.fromkeys([sizes[0], sizes[-1]]))), "rows": len(asked)}]
     return Report(metrics, len(asked), {"candidates": table})
 
 
@@ -61,25 +60,25 @@ def usable(evaluation: Evaluation) -> dict[str, bool]:
     model = cast(Ranker, evaluation.model)
     asked = questions(model.reader, evaluation.rows, evaluation.settings.get("candidates", 10))
     fewest = min((len(question.candidates) for question in asked), default=0)
-    left = {"milliseconds", *(["cosine"] if model.joined else [])}
-    left |= {name for name in METRICS if name.startswith("r@") and int(name[2:]) >= fewest}
-    return {name: higher for name, higher in METRICS.items() if name not in left}
+    useless = {f"r@{k}" for k in KS if k >= fewest} | {"milliseconds"} | ({"cosine"} if model.joined else set())
+    return {name: higher for name, higher in METRICS.items() if name not in useless}
 
 
 @torch.no_grad()
 def score_questions(model: Ranker, asked: Sequence[Question], progress: Progress | None = None) -> Scored:
     """The scores of each question's candidates; texts that come again are read once."""
     if model.joined:
-        pairs = [(one.context, text) for one in asked for text in one.candidates]
-        flat = model.score_pairs(pairs, _scaled(progress, len(pairs), len(asked))).cpu().numpy()
-        return Scored(np.split(flat, np.cumsum([len(one.candidates) for one in asked])[:-1]), None)
-    texts = list(dict.fromkeys(text for one in asked for text in one.candidates))
+        pairs = [(question.context, text) for question in asked for text in question.candidates]
+        scaled = None if progress is None else lambda done: progress(done * len(asked) // len(pairs))
+        flat = model.score_pairs(pairs, scaled).cpu().numpy()
+        return Scored(np.split(flat, np.cumsum([len(question.candidates) for question in asked])[:-1]), None)
+    texts = list(dict.fromkeys(text for question in asked for text in question.candidates))
     number = {text: place for place, text in enumerate(texts)}
-    contexts = model.embed_contexts([one.context for one in asked], progress)
+    contexts = model.embed_contexts([question.context for question in asked], progress)
     vectors = model.embed_candidates(texts)
     scores = []
-    for row, one in enumerate(asked):
-        chosen = vectors[[number[text] for text in one.candidates]]
+    for row, question in enumerate(asked):
+        chosen = vectors[[number[text] for text in question.candidates]]
         scores.append(model.head.score(contexts.rows(row, row + 1), chosen)[0].cpu().numpy())
     return Scored(scores, _cosines(model, asked, contexts, vectors, number))
 
@@ -88,8 +87,8 @@ def _cosines(
     model: Ranker, asked: Sequence[Question], contexts: Contexts, vectors: Tensor, number: Mapping[str, int]
 ) -> NDArray[np.float32]:
     """For each question the mean cosine between its context and its right candidates."""
-    right = vectors[[number[one.candidates[place]] for one in asked for place in one.right]]
-    counts = [len(one.right) for one in asked]
+    right = vectors[[number[question.candidates[place]] for question in asked for place in question.right]]
+    counts = [len(question.right) for question in asked]
     if max(counts) > 1:
         rows = torch.arange(len(asked)).repeat_interleave(torch.tensor(counts))
         mask = None if contexts.mask is None else contexts.mask[rows]
@@ -101,14 +100,10 @@ def _cosines(
 
 def milliseconds(model: Ranker, asked: Sequence[Question]) -> float:
     """The median time to rank for one context, its candidates' vectors computed before."""
-    ready: list[Candidates] = [model.prepare(one.candidates) for one in asked]
+    ready = [model.prepare(question.candidates) for question in asked]
     times = []
-    for one, candidates in zip(asked, ready, strict=True):
+    for question, candidates in zip(asked, ready, strict=True):
         start = time.perf_counter()
-        model.rank(one.context, candidates)
+        model.rank(question.context, candidates)
         times.append((time.perf_counter() - start) * 1000)
     return float(np.median(times))
-
-
-def _scaled(progress: Progress | None, of: int, to: int) -> Progress | None:
-    return None if progress is None else lambda done: progress(done * to // of)

@@ -15,13 +15,10 @@ WORDS = ((1, 8), (9, 12), (13, 16), (17, 20), (21, None))
 
 def measure(evaluation: Evaluation) -> Report:
     """Let the model write every row, then compare."""
-    references = [evaluation.output.gold(row) for row in evaluation.rows]
-    written = [prediction.output for prediction in evaluation.predictions()]
+    references, written = evaluation.compared()
     sources = [evaluation.model.config.input.row_texts(row) for row in evaluation.rows]
-    lengths = [len(" ".join(texts).split()) for texts in sources]
-    return Report(
-        compare(written, references), len(written), {"bleu_by_length": by_length(written, references, lengths)}
-    )
+    table = by_length(written, references, [len(" ".join(texts).split()) for texts in sources])
+    return Report(compare(written, references), len(written), {"bleu_by_length": table})
 
 
 def compare(written: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -29,14 +26,12 @@ def compare(written: Sequence[str], references: Sequence[str]) -> dict[str, floa
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    ours, theirs = _composed(written), _composed(references)
-    exact = sum(one == other for one, other in zip(ours, theirs, strict=True)) / len(ours)
-    # force: sacrebleu warns of text that looks tokenized already, which is no concern of ours
-    bleu, chrf = BLEU(force=True), CHRF()
+    ours, theirs = ([unicodedata.normalize("NFC", text.strip()) for text in side] for side in (written, references))
     return {
-        "bleu": float(bleu.corpus_score(ours, [theirs]).score),
-        "chrf": float(chrf.corpus_score(ours, [theirs]).score),
-        "exact_match": exact,
+        # force: sacrebleu warns of text that looks tokenized already, which is no concern of ours
+        "bleu": float(BLEU(force=True).corpus_score(ours, [theirs]).score),
+        "chrf": float(CHRF().corpus_score(ours, [theirs]).score),
+        "exact_match": sum(text == reference for text, reference in zip(ours, theirs, strict=True)) / len(ours),
     }
 
 
@@ -47,11 +42,6 @@ def by_length(written: Sequence[str], references: Sequence[str], lengths: Sequen
         chosen = [number for number, length in enumerate(lengths) if low <= max(length, 1) <= (high or length)]
         if chosen:
             metrics = compare([written[number] for number in chosen], [references[number] for number in chosen])
-            table.append(
-                {"words": f"{low}-{high}" if high else f"{low}+", "rows": len(chosen), "bleu": metrics["bleu"]}
-            )
+            words = f"{low}-{high}" if high else f"{low}+"
+            table.append({"words": words, "rows": len(chosen), "bleu": metrics["bleu"]})
     return table
-
-
-def _composed(texts: Sequence[str]) -> list[str]:
-    return [unicodedata.normalize("NFC", text.strip()) for text in texts]

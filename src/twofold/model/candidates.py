@@ -1,17 +1,22 @@
-"""What a ranker chooses from: candidates with what is kept of them, and the best of their scores."""
+"""What a ranker chooses from: candidates with what is kept of them, the best of their scores, and cascades."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from twofold.errors import TwofoldError, as_list, check_text, kind_of_value
+from twofold.results import Hits
+
+if TYPE_CHECKING:
+    from twofold.model.ranker import Ranker
 
 Text = str | list[str]
 """A text, or the turns of a dialogue, oldest first."""
@@ -36,6 +41,29 @@ class Candidates:
         return np.array([seen.setdefault(text, number) for number, text in enumerate(self.texts)])
 
 
+def cascade(
+    first: Callable[[int], Hits], among: int, then: Sequence[tuple[Ranker, int]], context: Text, k: int = 10
+) -> Hits:
+    """The best k by the last ranker: a quick first stage chooses some candidates, more exact ones put them in order.
+
+    first: gives the best so many of `among` candidates
+    then: rankers, each with how many of the stage before it are seen
+    """
+    start = time.perf_counter()
+    depths = [*(depth for _, depth in then), k]
+    hits = first(depths[0])
+    proven = hits.exact
+    fields = {hit.id: hit.fields for hit in hits}
+    for (ranker, _), depth in zip(then, depths[1:], strict=True):
+        if not hits:
+            break
+        hits = ranker.rank(context, ranker.prepare([hit.text for hit in hits], [hit.id for hit in hits]), depth)
+    # What an earlier stage left out was never seen by the last: nothing is proven unless all of them saw all.
+    exact = proven and all(depth >= among for depth in depths[:-1])
+    kept = [replace(hit, fields=fields[hit.id]) for hit in hits]
+    return Hits(kept, exact, (time.perf_counter() - start) * 1000)
+
+
 def as_context(context: Any, name: str) -> Text:
     """A text, or the list of turns of a dialogue."""
     if isinstance(context, str):
@@ -51,7 +79,7 @@ def as_context(context: Any, name: str) -> Text:
 
 def as_contexts(contexts: Any) -> list[Text]:
     """Contexts that are read together; a text alone is refused."""
-    return [as_context(one, f"contexts[{number}]") for number, one in enumerate(as_list(contexts, "contexts"))]
+    return [as_context(context, f"contexts[{number}]") for number, context in enumerate(as_list(contexts, "contexts"))]
 
 
 def as_pairs(pairs: Any) -> list[tuple[Text, str]]:
@@ -88,11 +116,7 @@ def different(texts: Sequence[Text]) -> tuple[list[Text], list[int]]:
 
 def best(scores: np.ndarray[Any, Any], k: int) -> list[int]:
     """The numbers of the k largest scores, best first, equal ones in their order."""
-    if k < len(scores):
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        numbers = np.flatnonzero(scores >= least)
-    else:
-        numbers = np.arange(len(scores))
-    order = np.lexsort((numbers, -scores[numbers]))
-    found: list[int] = numbers[order][:k].tolist()
-    return found
+    place = max(len(scores) - k, 0)
+    numbers = np.flatnonzero(scores >= np.partition(scores, place)[place])
+    order: list[int] = numbers[np.argsort(-scores[numbers], kind="stable")][:k].tolist()
+    return order

@@ -1,25 +1,27 @@
-"""All that must be known to build a model, and the check that its parts fit."""
+"""All that must be known to build a model, the check that its parts fit, and limits that its encoder can keep."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import cast
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
-from twofold.config import kind_of, kinds, part_config
+from twofold.config import Part, Role, kind_of, kinds, part_config
+from twofold.data.tokenizer import Frame
 from twofold.decoders import DecoderConfig, RankingDecoderConfig
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
-from twofold.generate.options import GenerateOptions
+from twofold.generate.search import GenerateOptions
 from twofold.inputs import INPUT, InputConfig
 from twofold.losses import LossConfig
 from twofold.losses.in_batch import Config as InBatch
 from twofold.outputs import OutputConfig
+from twofold.outputs.ranking import LEAST
 from twofold.outputs.ranking import Config as RankingOutput
-from twofold.types import InputBatch
 
 MAIN = "main"
 """The name of a model's only decoder."""
@@ -135,22 +137,30 @@ class ModelConfig:
 def check_reading(input: InputConfig, encoder: EncoderConfig) -> None:
     """Refuse an encoder that cannot read what the input gives."""
     if not issubclass(input.gives, encoder.reads):
-        known = {kind: cast(type[InputConfig], part_config("inputs", kind)) for kind in kinds("inputs")}
-        readable = [kind for kind, config in known.items() if issubclass(config.gives, encoder.reads)]
-        raise TwofoldError(
-            f"the encoder '{kind_of(encoder)}' reads {_name(encoder.reads)}, but the input '{kind_of(input)}' gives "
-            f"{_name(input.gives)}; these would do: {_and(readable)}"
-        )
+        readable = [kind for kind, config in _configs("inputs").items() if issubclass(config.gives, encoder.reads)]
+        raise _misfit(encoder, f"reads {_words(encoder.reads)}", input, f"gives {_words(input.gives)}", readable)
 
 
 def check_fit(encoder: EncoderConfig, decoder: DecoderConfig) -> None:
     """Refuse an encoder that does not give what the decoder needs, naming both and what would do."""
     gives, needs = encoder.gives(), decoder.needs()
     if not needs <= gives:
-        raise TwofoldError(
-            f"the decoder '{kind_of(decoder)}' needs {_and(needs)}, but the encoder '{kind_of(encoder)}' "
-            f"gives {_and(gives)}; these would do: {_and(_encoders_giving(needs, encoder.reads))}"
-        )
+        giving = {}
+        for kind, config in _configs("encoders").items():
+            with suppress(TypeError):  # a setting of it has no default
+                if needs <= config().gives():
+                    giving[kind] = config
+        # Those that read the same, if there are any.
+        alike = [kind for kind, config in giving.items() if config.reads is encoder.reads]
+        raise _misfit(decoder, f"needs {_and(needs)}", encoder, f"gives {_and(gives)}", alike or giving)
+
+
+def check_writing(task: Task) -> None:
+    """Refuse an output that cannot be made of what the decoder writes."""
+    decoder, output = task.decoder, task.output
+    if decoder.writes is not output.takes:
+        made = [kind for kind, config in _configs("outputs").items() if config.takes is decoder.writes]
+        raise _misfit(decoder, f"writes {_words(decoder.writes)}", output, f"takes {_words(output.takes)}", made)
 
 
 def check_widths(encoder: EncoderConfig, other: EncoderConfig, needs: frozenset[str]) -> None:
@@ -163,36 +173,68 @@ def check_widths(encoder: EncoderConfig, other: EncoderConfig, needs: frozenset[
             )
 
 
-def check_writing(task: Task) -> None:
-    """Refuse an output that cannot be made of what the decoder writes."""
-    if task.decoder.writes is not task.output.takes:
-        known = {kind: cast(type[OutputConfig], part_config("outputs", kind)) for kind in kinds("outputs")}
-        made = [kind for kind, config in known.items() if config.takes is task.decoder.writes]
-        raise TwofoldError(
-            f"the decoder '{kind_of(task.decoder)}' writes {_name(task.decoder.writes)}, but the output "
-            f"'{kind_of(task.output)}' takes {_name(task.output.takes)}; these would do: {_and(made)}"
-        )
+def within_positions(config: ModelConfig, frame: Frame) -> ModelConfig:
+    """The same model, reading no more tokens than its encoder has positions for; limits that are lowered are said."""
+    longest = config.encoder.longest()
+    if longest is None:
+        return config
+    if config.ranks:
+        return _ranker_within(config, longest, frame)
+    input = config.input.limited(longest)
+    _say_lowered(config.encoder, longest, {"input": (config.input, input)})
+    return replace(config, input=input)
 
 
-def _encoders_giving(needs: frozenset[str], reads: type[InputBatch]) -> list[str]:
-    """Those that read the same, if there are any; otherwise all."""
-    configs = {kind: cast(type[EncoderConfig], part_config("encoders", kind)) for kind in kinds("encoders")}
-    known = {kind: config() for kind, config in configs.items() if not _required(config)}
-    giving = {kind: part for kind, part in known.items() if needs <= part.gives()}
-    return [kind for kind, part in giving.items() if part.reads is reads] or list(giving)
+def _ranker_within(config: ModelConfig, longest: int, frame: Frame) -> ModelConfig:
+    task = config.tasks[MAIN]
+    output = cast(RankingOutput, task.output)
+    context = min([longest, *config.input.limits().values()])
+    candidate = min([longest, *output.candidate.limits().values()])
+    if cast(RankingDecoderConfig, task.decoder).joined:
+        room = longest + len(frame) - len(frame.between)  # for two texts that share one frame
+        # A context gives way to a candidate, down to half of the room.
+        context = max(min(context, room - candidate), min(context, room // 2))
+        candidate = min(candidate, room - context)
+    if min(context, candidate) < LEAST:
+        name = _encoder_name(config.encoder)
+        raise TwofoldError(f"{name} reads at most {longest} tokens, too few for texts; take another")
+    input, candidates = config.input.limited(context), output.candidate.limited(candidate)
+    changes = {"input": (config.input, input), "output.candidate": (output.candidate, candidates)}
+    _say_lowered(config.encoder, longest, changes)
+    return replace(config, input=input, tasks={MAIN: replace(task, output=replace(output, candidate=candidates))})
 
 
-def _required(config: type[EncoderConfig]) -> list[str]:
-    """The settings that have no default."""
-    missing = dataclasses.MISSING
-    fields = dataclasses.fields(config)
-    return [field.name for field in fields if field.default is missing and field.default_factory is missing]
+def _say_lowered(encoder: EncoderConfig, longest: int, changes: dict[str, tuple[InputConfig, InputConfig]]) -> None:
+    lowered = [
+        f"{place}.{name} is lowered from {limit} to {after.limits()[name]}"
+        for place, (before, after) in changes.items()
+        for name, limit in before.limits().items()
+        if after.limits()[name] < limit
+    ]
+    if lowered:
+        said = f"{_encoder_name(encoder)} reads at most {longest} tokens: {', '.join(lowered)}"
+        warnings.warn(said, stacklevel=4)
 
 
-def _name(kind: type) -> str:
+def _encoder_name(encoder: EncoderConfig) -> str:
+    return str(getattr(encoder, "name", kind_of(encoder)))
+
+
+def _configs(role: Role) -> dict[str, Any]:
+    """The settings' classes of a folder of parts, by kind."""
+    return {kind: part_config(role, kind) for kind in kinds(role)}
+
+
+def _misfit(part: Part, wants: str, other: Part, gives: str, would_do: Iterable[str]) -> TwofoldError:
+    """Two parts that do not fit, and the kinds that would in place of the other."""
+    first, second = (f"the {config.role.removesuffix('s')} '{kind_of(config)}'" for config in (part, other))
+    return TwofoldError(f"{first} {wants}, but {second} {gives}; these would do: {_and(would_do)}")
+
+
+def _words(kind: type) -> str:
     """A class as words: TokenScores are token scores."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 
-def _and(names: frozenset[str] | list[str]) -> str:
+def _and(names: Iterable[str]) -> str:
     return " and ".join(sorted(set(names) - {"finish"})) or "none"

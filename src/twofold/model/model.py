@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from twofold.config import kind_of
-from twofold.data.cache import Field
+from twofold.data.batches import Moment, Plan
+from twofold.data.cache import Cache, Field
 from twofold.data.files import Row, Sources
-from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.errors import NOT_NUMBERS, TwofoldError, did_you_mean
-from twofold.generate.options import GenerateOptions
-from twofold.inputs import INPUT, Input
-from twofold.inputs.text import Config as TextConfig
-from twofold.inputs.text import TextInput
-from twofold.model import generation, saved
+from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError, did_you_mean
+from twofold.inputs import INPUT, BatchSizes, Input
+from twofold.model import predicting, saved
 from twofold.model.config import ModelConfig
-from twofold.model.evaluating import Evaluating
-from twofold.model.tied_embeddings import tie_embeddings
 from twofold.outputs import BatchRows, Output
-from twofold.outputs.captions import PREFIX
-from twofold.progress import Report
-from twofold.results import Prediction, Scores
 from twofold.types import Batch, Decoder, Encoder, Example, Hidden, Loss, Vocabulary
 
-PREDICT_TOKENS = 4096
-"""Rows × longest × beam of one batch when predicting."""
 LEARN_ROWS = 64
 """Rows of one batch when the right answers are read as well."""
 
@@ -40,6 +35,8 @@ class Model(nn.Module):
 
     precision: torch.dtype | None = None
     """What to compute in where that is quicker; without it in the numbers of the weights."""
+    ranks = False
+    """Whether it ranks candidates."""
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
         """`tokenizers` has one for 'input' and one for each decoder by its name, where they are texts."""
@@ -56,16 +53,33 @@ class Model(nn.Module):
             name: task.output.build(name, self.input, self.tokenizers.get(name), spec)
             for name, task in config.tasks.items()
         }
-        self.prefix = self._prefix_input()
+        self.prefix = predicting.prefix_input(self) if config.encoder.beside() else None
         """How the beginning of a text is read beside the input, where the encoder can."""
         self.encoder: Encoder = config.encoder.build(self.reading_vocabulary(), config.needs())
         self.decoders = nn.ModuleDict(
             {name: task.decoder.build(spec, self.outputs[name].spec) for name, task in config.tasks.items()}
         )
         if config.tie_embeddings:
-            tie_embeddings(self.encoder, self.decoders, self.tokenizers)
+            self._tie_embeddings()
         for name in self.decoders:
             self.decoder(name).share(self.encoder.table())
+
+    def _tie_embeddings(self) -> None:
+        """Let every decoder that writes texts use the encoder's table of token vectors."""
+        shared = getattr(self.encoder, "embedding", None)
+        source = self.tokenizers.get(INPUT, next(iter(self.tokenizers.values())))
+        for name in (name for name in self.decoders if name in self.tokenizers):
+            part = cast(Any, self.decoders[name])
+            table = getattr(part, "embedding", None)
+            same = self.tokenizers[name].fingerprint() == source.fingerprint()
+            if shared is None or table is None or table.weight.shape != shared.weight.shape or not same:
+                raise TwofoldError(
+                    f"tie_embeddings: the encoder and the decoder '{name}' must both have token vectors of the same "
+                    "width over one vocabulary (output.tokenizer=null)"
+                )
+            if part.output.weight is table.weight:
+                part.output.weight = shared.weight
+            part.embedding = shared
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, allow_code: bool = False) -> Self:
@@ -79,21 +93,10 @@ class Model(nn.Module):
             raise TwofoldError(f"{folder.path}: ranks candidates and writes no text; load it with twofold.load")
         if cls.ranks and not folder.config.ranks:
             raise TwofoldError(f"{folder.path}: does not rank candidates; give a bi-, poly- or cross-encoder")
-        saved.check_sizes(lambda: cls(folder.config, folder.tokenizers), folder)
-        model = cls(folder.config, folder.tokenizers)
-        saved.load_weights(model, folder)
-        return model.eval()
+        return saved.restored(lambda: cls(folder.config, folder.tokenizers), folder).eval()
 
-    ranks = False
-    """Whether it ranks candidates."""
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write weights, settings and tokenizers into a folder, which takes the place of an older one as a whole."""
-        saved.write(self, self.config, self.tokenizers, Path(folder))
-
-    def fingerprint(self) -> str:
-        """A hash of weights, tokenizers and settings: vectors of models that differ in it do not mix."""
-        return saved.fingerprint(self, self.config, self.tokenizers)
+    save_pretrained = saved.save_pretrained
+    fingerprint = saved.fingerprint
 
     def start_from(self, anyway: bool = False) -> None:
         """Take the weights that the encoder's settings name."""
@@ -111,9 +114,7 @@ class Model(nn.Module):
 
     def reading_vocabulary(self) -> Vocabulary:
         """The tokens that the encoder reads."""
-        return self.input.vocabulary if self.prefix is None else self.prefix.vocabulary
-
-    # --- learning ---
+        return (self.prefix or self.input).vocabulary
 
     def train(self, mode: bool = True) -> Self:
         """Go over to training; of the encoders, each layer that is frozen stays as it is when it answers."""
@@ -124,20 +125,27 @@ class Model(nn.Module):
                 layer.eval()
         return self
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Sets the model to evaluation and back to what it was."""
+        was = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was)
+
     def columns(self) -> dict[str, Field]:
         """What a cache keeps of each row."""
-        columns = dict(self.input.columns())
-        for output in self.outputs.values():
-            columns |= output.columns()
-        return columns
+        parts: list[Input[Any] | Output[Any]] = [self.input, *self.outputs.values()]
+        return {name: field for part in parts for name, field in part.columns().items()}
 
     def batch(self, examples: Sequence[Example], targets: bool = True) -> Batch:
         """Examples, each a mapping from column names to values, as tensors on the model's device."""
-        if not examples:
-            raise TwofoldError("a batch needs at least one example")
-        rows = [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
-        items, outputs = self.input.items(rows), list(self.outputs.values()) if targets else []
-        return self._batch(items, {output.name: output.values(rows) for output in outputs}, range(len(rows)))
+        rows = as_rows(examples)
+        items = self.input.items(rows)
+        values = {output.name: output.values(rows) for output in self.outputs.values() if targets}
+        return self._batch(items, values, range(len(rows)))
 
     def read(self, where: Sources, folder: str | None = None) -> Iterator[Row]:
         """The rows of a file in the form of the training data, those that can be used.
@@ -156,7 +164,7 @@ class Model(nn.Module):
         items, output = self.input.items(rows), self.outputs[decoder]
         output.accept(rows, items)
         values = {decoder: output.values(rows)}
-        for numbers in self.input.groups(items, PREDICT_TOKENS):
+        for numbers in self.input.groups(items, predicting.PREDICT_TOKENS):
             for start in range(0, len(numbers), LEARN_ROWS):
                 yield self._batch(items, values, numbers[start : start + LEARN_ROWS])
 
@@ -176,14 +184,12 @@ class Model(nn.Module):
     def losses(self, batch: Batch) -> dict[str, Loss]:
         """For each decoder a sum and a count."""
         with self.autocast():
-            hidden = self.encode_batch(batch)
-            return {
+            hidden, losses = self.encode_batch(batch), {}
+            for name, target in batch.targets.items():
                 # What was read once is told to every target that belongs to it.
-                name: self.decoder(name).loss(
-                    hidden if target.rows is None else hidden.select(target.rows), target, batch.progress
-                )
-                for name, target in batch.targets.items()
-            }
+                told = hidden if target.rows is None else hidden.select(target.rows)
+                losses[name] = self.decoder(name).loss(told, target, batch.progress)
+            return losses
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """For each decoder what its sum will be divided by, known before anything is computed."""
@@ -211,8 +217,6 @@ class Model(nn.Module):
         """Computes in `precision` as long as it lasts."""
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
 
-    # --- predicting ---
-
     def decoder(self, name: str | None = None) -> Decoder:
         """The decoder of that name, or the first."""
         return cast(Decoder, self.decoders[self.decoder_name(name)])
@@ -223,78 +227,68 @@ class Model(nn.Module):
             raise TwofoldError(f"the model has no decoder '{name}'; {did_you_mean(name, self.decoders)}")
         return name or next(iter(self.decoders))
 
-    @torch.no_grad()
-    def predict(
-        self,
-        inputs: Any,
-        options: GenerateOptions | None = None,
-        decoder: str | None = None,
-        report: Report | None = None,
-        prefix: str | None = None,
-    ) -> list[Prediction]:
-        """One prediction for each input, in order; `inputs` may be a single text, path or image.
-
-        prefix: how captions begin, which a model that was trained for it goes on from
-        """
-        given, options = self.input.several(inputs), options or self.config.generate
-        part, output = self.decoder(decoder), self.outputs[self.decoder_name(decoder)]
-        rows = [self.input.row(value, f"input {number}") for number, value in enumerate(given, start=1)]
-        items, begun = self.input.items(rows), self.beginning(prefix)
-        output.accept(rows, items)
-        results: dict[int, Prediction] = {}
-        with Evaluating(self):
-            for numbers in self.input.groups(items, PREDICT_TOKENS // options.beam):
-                batch = self.reading_batch([items[number] for number in numbers], begun)
-                for number, raw in zip(numbers, self.raw(batch, part, options), strict=True):
-                    results[number] = output.answer(given[number], items[number], raw, begun)
-                if report:
-                    report(len(results))
-        return [results[number] for number in range(len(given))]
-
-    @torch.no_grad()
-    def answers(self, batch: Batch, decoder: str) -> Sequence[Any]:
-        """What a decoder makes of a batch, before it is put into the form of the data."""
-        with Evaluating(self):
-            return self.raw(batch, self.decoder(decoder), self.config.generate)
-
-    def raw(self, batch: Batch, part: Decoder, options: GenerateOptions) -> Sequence[Any]:
-        """What a decoder makes of each row, in numbers; nan would be shown as an answer like any other."""
-        results = part.predict(self.encode_batch(batch), options)
-        for result in results:
-            score = result.values if isinstance(result, Scores) else getattr(result, "score", 0.0)
-            if not np.all(np.isfinite(score) if isinstance(result, Scores) else ~np.isnan(score)):
-                raise TwofoldError(f"the scores of the answer are {NOT_NUMBERS}")
-        return results
-
-    def reading_batch(self, items: Sequence[Any], begun: Ids = ()) -> Batch:
-        """Items, and how their outputs begin, as tensors on the model's device."""
-        batch = Batch({INPUT: self.input.batch(items)})
-        if len(begun) and self.prefix is not None:
-            batch = batch.with_input(PREFIX, self.prefix.batch([begun] * len(items)))
-        return batch.to(self.device)
-
-    stream = generation.stream
-    attention = generation.attention
-
     def encode_batch(self, batch: Batch) -> Hidden:
         """What the encoder reads."""
         return batch.first.encode(self.encoder, batch)
 
-    def beginning(self, prefix: str | None) -> Ids:
-        """The tokens of how an output begins."""
-        if prefix is None:
-            return ()
-        if not prefix.strip():
-            raise TwofoldError("the beginning of a text is empty; leave it out")
-        if self.prefix is None:
-            raise TwofoldError("this model reads no beginning of a text; train a `vit` with encoder.prefix=true")
-        return self.prefix.beginning(prefix)
+    predict = predicting.predict
+    answers = predicting.answers
+    stream = predicting.stream
+    attention = predicting.attention
 
-    def _prefix_input(self) -> TextInput | None:
-        """How the beginning of a text is read: as the texts that the first text decoder writes."""
-        if self.config.encoder.beside() is None:
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Which rows of a cache to learn from, and how to cut them into batches."""
+
+    cache: Cache
+    rows: NDArray[np.int64]
+    input: Input[Any]
+    outputs: Sequence[Output[Any]]
+    sizes: BatchSizes
+
+    def plan(self, epoch: int) -> Plan:
+        """The batches of an epoch, the same whenever asked."""
+        for output in self.outputs:
+            if output.whole:
+                return output.plan(self.rows, self.sizes, epoch)
+        written = [output.lengths(self.cache) for output in self.outputs if output.counted]
+        return self.input.plan(self.cache, self.rows, written, self.sizes, epoch)
+
+    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Batch | None:
+        """The share of one process in a batch as tensors; none where there are more processes than rows."""
+        for output in self.outputs:
+            if output.whole:
+                return output.whole_batch(self.cache, rows, moment, self.sizes)
+        # Each batch is shared by the processes, so that their number changes nothing but the time.
+        numbers: list[int] = rows[moment.rank :: moment.world].tolist()
+        if not numbers:
             return None
-        name = next(name for name, task in self.config.tasks.items() if task.output.writes_text)
-        written = self.outputs[name].spec
-        assert isinstance(written, Vocabulary)
-        return TextConfig(column=PREFIX, max_tokens=written.limit, special_tokens=False).build(self.tokenizers[name])
+        items = [self.input.cached(self.cache, row) for row in numbers]
+        values = {output.name: [output.cached(self.cache, row) for row in numbers] for output in self.outputs}
+        draws = [np.random.default_rng([self.sizes.seed, moment.epoch, row]) for row in numbers]
+        other = lambda draw: self.input.cached(self.cache, int(self.rows[draw.integers(len(self.rows))]))  # noqa: E731
+        return BatchRows(items, values, draws, other).batch(self.input, self.outputs, moment.progress, True)
+
+
+def as_rows(examples: Sequence[Example]) -> list[Row]:
+    """Examples of one batch, which are called by their places from 1."""
+    if not examples:
+        raise TwofoldError("a batch needs at least one example")
+    return [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
+
+
+def make_device(name: str) -> torch.device:
+    """The device of this process."""
+    if name != "auto":
+        try:
+            device = torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise TwofoldError(f"the device '{name}' cannot be used here ({reason}); try auto or cpu") from None
+        if device.type == "meta":
+            raise TwofoldError("the device 'meta' computes nothing; try auto or cpu")
+        return device
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

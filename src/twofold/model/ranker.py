@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from twofold.config import kind_of
-from twofold.data.batches import Moment, by_length
+from twofold.data.batches import Moment
 from twofold.data.cache import Cache, Field
 from twofold.data.candidates import given_candidates
 from twofold.data.files import Row
@@ -24,20 +25,16 @@ from twofold.errors import TwofoldError, as_texts
 from twofold.inputs import INPUT, BatchSizes, Unread
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
-from twofold.layers.norms import BatchNorm
+from twofold.layers.blocks import BatchNorm
 from twofold.model import saved
 from twofold.model.candidates import Candidates, Text, as_context, as_contexts, as_k, as_pairs, best, different
 from twofold.model.config import MAIN, ModelConfig, check_widths
-from twofold.model.evaluating import Evaluating
-from twofold.model.model import Model
-from twofold.model.representation import Chunks, Represented, finite, keep_items, loss_of
+from twofold.model.model import Model, as_rows
+from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Side, finite, keep_items
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget
 from twofold.progress import Report
 from twofold.results import Hit, Hits
 from twofold.types import Batch, Encoder, Example, Loss, Vocabulary
-
-READ_TOKENS = 1024
-"""Rows × longest of one batch when reading without learning."""
 
 
 class Ranker(Model):
@@ -46,13 +43,13 @@ class Ranker(Model):
     ranks = True
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
-        decoder = config.tasks[MAIN].decoder if MAIN in config.tasks else None
-        self.joined = isinstance(decoder, RankingDecoderConfig) and decoder.joined
+        self.joined = any(getattr(task.decoder, "joined", False) for task in config.tasks.values())
+        """Whether a context and a candidate are read as one text."""
         super().__init__(config, tokenizers)
-        self.output_scale: float = config.tasks[MAIN].decoder.output_scale  # type: ignore[attr-defined]
-        if config.two_towers and self.joined and not self.head.compares:
-            kind = kind_of(config.tasks[MAIN].decoder)
-            raise TwofoldError(f"two_towers: the decoder '{kind}' reads both sides as one text")
+        decoder: Any = config.tasks[MAIN].decoder
+        self.output_scale: float = decoder.output_scale
+        if config.two_towers and not self.reads_alone:
+            raise TwofoldError(f"two_towers: the decoder '{kind_of(decoder)}' reads both sides as one text")
         if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
             raise TwofoldError("norm: batch does not go with ranking, whose texts are read in pieces; use norm: layer")
         self.candidate_tower: Encoder | None = copy.deepcopy(self.encoder) if config.two_towers else None
@@ -111,10 +108,15 @@ class Ranker(Model):
         """What reads candidates alone."""
         return self.encoder if self.candidate_tower is None else self.candidate_tower
 
-    @property
-    def context_encoder(self) -> Encoder:
-        """What reads contexts alone; of a cross-encoder the encoder itself may read both as one text only."""
-        return self.candidate_encoder if self.joined else self.encoder
+    def side(self, what: str) -> Side:
+        """How contexts, candidates, or pairs of both are read, and what the decoder keeps of them."""
+        head, alone = self.head, self.candidate_encoder
+        if what == CONTEXTS:
+            # Of a cross-encoder the encoder itself may read both as one text only.
+            return Side(self.contexts, alone if self.joined else self.encoder, head.context)
+        if what == CANDIDATES:
+            return Side(self.candidates, alone, lambda hidden: Contexts(head.candidate(hidden)))
+        return Side(self.pair, self.encoder, lambda hidden: Contexts(head.joint(hidden)))
 
     @property
     def reads_alone(self) -> bool:
@@ -152,12 +154,9 @@ class Ranker(Model):
 
     def batch(self, examples: Sequence[Example], targets: bool = True, negatives: int = 15) -> Batch:
         """Examples as one batch, whose responses are each other's negatives; `negatives` is for cross-encoders."""
-        if not examples:
-            raise TwofoldError("a batch needs at least one example")
-        rows = [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
-        cache = Cache.in_memory([self.reader.row(row) for row in rows], self.columns())
-        sizes = BatchSizes(0, len(rows), 0, negatives if self.joined else None)
-        return self.output.whole_batch(cache, torch.arange(len(rows)).numpy(), Moment(), sizes)
+        cache = Cache.in_memory([self.reader.row(row) for row in as_rows(examples)], self.columns())
+        sizes = BatchSizes(0, len(examples), 0, negatives if self.joined else None)
+        return self.output.whole_batch(cache, np.arange(len(examples)), Moment(), sizes)
 
     def target_of(self, batch: Batch) -> RankingTarget:
         """Which candidates of a batch are right."""
@@ -167,26 +166,12 @@ class Ranker(Model):
         return {MAIN: len(batch)}
 
     def tokens(self, batch: Batch) -> int:
-        own, candidates = self.target_of(batch).own, batch.inputs[CANDIDATE]
-        lengths: list[int] = cast(Unread[Ids], candidates).lengths()
-        return batch.first.count() + sum(lengths[number] for number in own)
-
-    def represent(self, batch: Batch) -> Represented:
-        """What is kept of both sides of a batch, or the scores of pairs that are read as one text."""
-        with self.autocast():
-            return Chunks(self, batch).represent_all()
-
-    def loss_of(self, represented: Represented, target: RankingTarget) -> Loss:
-        """The loss over what is kept; it needs no encoder."""
-        with self.autocast():
-            return loss_of(self, represented, target)
+        lengths = cast(Unread[Ids], batch.inputs[CANDIDATE]).lengths()
+        return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).own)
 
     def losses(self, batch: Batch) -> dict[str, Loss]:
-        return {MAIN: self.loss_of(self.represent(batch), self.target_of(batch))}
-
-    def joint(self, batch: Batch) -> Tensor:
-        """The scores of contexts and candidates that are read as one text: (rows,)."""
-        return self.head.joint(self.encode_batch(batch))
+        with self.autocast():
+            return {MAIN: Chunks(self, batch).represent_all().loss(self, self.target_of(batch))}
 
     # --- ranking ---
 
@@ -216,8 +201,7 @@ class Ranker(Model):
 
     def embed_candidates(self, texts: Iterable[str], report: Report | None = None) -> Tensor:
         """(candidates, width)"""
-        ids = self.candidates.text.encode_texts(as_texts(texts, "texts")).ids
-        return self.keep_candidates(ids, report)
+        return self.keep_candidates(self.candidates.text.encode_texts(as_texts(texts, "texts")).ids, report)
 
     def embed_contexts(self, contexts: Iterable[Text], report: Report | None = None) -> Contexts:
         """What is kept of each context."""
@@ -225,12 +209,11 @@ class Ranker(Model):
 
     def keep_candidates(self, items: Sequence[Ids], report: Report | None = None) -> Tensor:
         """What is kept of candidates whose ids are known: (candidates, width)."""
-        keep = lambda hidden: Contexts(self.head.candidate(hidden))  # noqa: E731 - kept like contexts of one code
-        return keep_items(self, self.candidates, items, self.candidate_encoder, keep, report).vectors
+        return keep_items(self, CANDIDATES, items, report).vectors
 
     def keep_contexts(self, items: Sequence[Ids], report: Report | None = None) -> Contexts:
         """What is kept of contexts whose ids are known."""
-        return keep_items(self, self.contexts, items, self.context_encoder, self.head.context, report)
+        return keep_items(self, CONTEXTS, items, report)
 
     @torch.no_grad()
     def score(self, contexts: Iterable[Text], candidates: Iterable[str | Example] | Candidates) -> Tensor:
@@ -239,7 +222,7 @@ class Ranker(Model):
         chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
         if not asked or not len(chosen):
             raise TwofoldError(f"there are no {'candidates' if asked else 'contexts'} to score; give at least one")
-        with Evaluating(self):
+        with self.evaluating():
             parts = []
             if chosen.vectors is not None:
                 parts.append(self.head.score(self.embed_contexts(asked), chosen.vectors))
@@ -265,16 +248,7 @@ class Ranker(Model):
         """What both say as one text: (pairs,)."""
         first = _encoded_once(self.contexts, [context for context, _ in pairs])
         second = _encoded_once(self.candidates, [text for _, text in pairs])
-        items, pair = list(zip(first, second, strict=True)), self.pair
-        results, done = torch.empty(len(pairs), device=self.device), 0
-        with Evaluating(self), self.autocast():
-            for numbers in by_length([pair.length(item) for item in items], READ_TOKENS):
-                read = pair.batch([items[number] for number in numbers])
-                results[numbers] = self.joint(Batch({INPUT: read}).to(self.device)).float()
-                done += len(numbers)
-                if report:
-                    report(done)
-        return results
+        return keep_items(self, PAIRS, list(zip(first, second, strict=True)), report).vectors
 
     def _compare_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """The score of each pair from what is kept of both when they are read alone: (pairs,)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -14,10 +14,8 @@ from twofold.data.batches import by_length
 from twofold.decoders import Contexts
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.inputs import INPUT, Input, Unread
-from twofold.layers.gather import gather_rows
-from twofold.layers.ranking import BLOCK
+from twofold.layers.pooling import BLOCK, gather_rows
 from twofold.losses import ScoredRows
-from twofold.model.evaluating import Evaluating
 from twofold.outputs.ranking import CANDIDATE, RankingTarget
 from twofold.progress import Report
 from twofold.types import Batch, Encoder, Hidden, Loss
@@ -29,6 +27,22 @@ CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
 """What of a batch is read: each side alone, or contexts and candidates as one text."""
 CHUNK_TOKENS = 1024
 """Rows × longest that are read at a time, unless a training says."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is read by itself: contexts, candidates, or pairs of both as one text."""
+
+    input: Input[Any]
+    """How it is read."""
+    encoder: Encoder
+    keep: Callable[[Hidden], Contexts]
+    """What the decoder keeps of it: vectors, and which of them are there."""
+
+    def represent(self, items: Sequence[Any], device: torch.device) -> Contexts:
+        """What the decoder keeps of some items, read together."""
+        read = self.input.batch(items).to(device)
+        return self.keep(read.encode(self.encoder, Batch({INPUT: read})))
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,13 @@ class Represented:
         """The candidates of all processes; none where each context is read with its own."""
         return None if PAIRS in self.vectors else gather_rows(self.vectors[CANDIDATES], target.sizes)
 
+    def loss(self, model: Ranker, target: RankingTarget) -> Loss:
+        """The loss of a whole batch at once."""
+        candidates = self.gathered(target)
+        blocks = context_blocks(self, candidates, target)
+        sums = [block_loss(model, self, candidates, target, start, stop) for start, stop in blocks]
+        return Loss(torch.stack(sums).sum(), len(target.tokens))
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -65,74 +86,58 @@ class Chunks:
 
     def __init__(self, model: Ranker, batch: Batch, tokens: int = CHUNK_TOKENS) -> None:
         self.model, target = model, model.target_of(batch)
-        contexts, candidates = (batch.inputs[name] for name in (INPUT, CANDIDATE))
-        assert isinstance(contexts, Unread)
-        assert isinstance(candidates, Unread)
-        self.unread: dict[str, Unread[Any]] = {}
+        contexts, candidates = (cast(Unread[Any], batch.inputs[name]).items for name in (INPUT, CANDIDATE))
+        self.items: dict[str, Sequence[Any]] = {}
         if model.reads_alone:
-            own = np.unique(target.asked) if model.joined else target.own
-            read = Unread(candidates.input, [candidates.items[number] for number in own])
-            self.unread = {CONTEXTS: contexts, CANDIDATES: read}
+            read = np.unique(target.asked) if model.joined else target.own
+            self.items = {CONTEXTS: contexts, CANDIDATES: [candidates[number] for number in read]}
         if model.joined:
-            rows = zip(contexts.items, target.asked, strict=True)
-            pairs = [(context, candidates.items[number]) for context, asked in rows for number in asked]
-            self.unread[PAIRS] = Unread(model.pair, pairs)
-        lengths = {what: unread.lengths() for what, unread in self.unread.items()}
-        self.chunks = [Chunk(what, numbers) for what, own in lengths.items() for numbers in by_length(own, tokens)]
-        longest = [max(lengths[chunk.what][number] for number in chunk.numbers) for chunk in self.chunks]
-        self.tokens = sum(len(chunk.numbers) * most for chunk, most in zip(self.chunks, longest, strict=True))
+            rows = zip(contexts, target.asked, strict=True)
+            self.items[PAIRS] = [(context, candidates[number]) for context, asked in rows for number in asked]
+        self.chunks: list[Chunk] = []
+        self.tokens = 0
         """Tokens that are read, padding included."""
+        for what, items in self.items.items():
+            lengths = list(map(model.side(what).input.length, items))
+            for numbers in by_length(lengths, tokens):
+                self.chunks.append(Chunk(what, numbers))
+                self.tokens += len(numbers) * max(lengths[number] for number in numbers)
 
     def represent(self, chunk: Chunk) -> tuple[Tensor, Tensor | None]:
         """What the decoder keeps of a chunk, and of contexts the mask of their codes."""
-        model, read = self.model, self.unread[chunk.what].read(chunk.numbers).to(self.model.device)
-        batch = Batch({INPUT: read})
-        if chunk.what == PAIRS:
-            return model.joint(batch), None
-        if chunk.what == CONTEXTS:
-            contexts = model.head.context(read.encode(model.context_encoder, batch))
-            return contexts.vectors, contexts.mask
-        return model.head.candidate(read.encode(model.candidate_encoder, batch)), None
+        items = [self.items[chunk.what][number] for number in chunk.numbers]
+        kept = self.model.side(chunk.what).represent(items, self.model.device)
+        return kept.vectors, kept.mask
 
     def represent_all(self, seeds: Sequence[int] | None = None) -> Represented:
         """All chunks; with `seeds`, each draws its dropout from a seed of its own, to be replayed."""
-        read = []
+        values: dict[str, list[Tensor]] = {what: [] for what in self.items}
+        masks: list[Tensor] = []
         for number, chunk in enumerate(self.chunks):
             if seeds is not None:
                 torch.manual_seed(seeds[number])
-            read.append(self.represent(chunk))
-        values = [value for value, _ in read]
-        vectors = {what: self._in_order(what, values) for what in self.unread}
-        masks = [mask for _, mask in read if mask is not None]
-        # Contexts are read first, so their masks stand where their values do.
+            value, mask = self.represent(chunk)
+            values[chunk.what].append(value)
+            if mask is not None:
+                masks.append(mask)
+        vectors = {what: self._in_order(what, parts) for what, parts in values.items()}
         return Represented(vectors, self._in_order(CONTEXTS, masks) if masks else None)
 
-    def _in_order(self, what: str, values: list[Tensor]) -> Tensor:
-        """The rows of all chunks of one kind, as they stand in the batch."""
-        chosen = [(chunk, value) for chunk, value in zip(self.chunks, values, strict=False) if chunk.what == what]
-        order = torch.tensor([number for chunk, _ in chosen for number in chunk.numbers])
-        back = torch.empty_like(order)
-        back[order] = torch.arange(len(order))
-        return torch.cat([value for _, value in chosen])[back.to(chosen[0][1].device)]
+    def _in_order(self, what: str, parts: list[Tensor]) -> Tensor:
+        """The rows of all chunks of one side, as they stand in the batch."""
+        numbers = [number for chunk in self.chunks if chunk.what == what for number in chunk.numbers]
+        return torch.cat(parts)[torch.from_numpy(np.argsort(numbers)).to(parts[0].device)]
 
 
 @torch.no_grad()
-def keep_items(
-    model: Ranker,
-    side: Input[Any],
-    items: Sequence[Any],
-    encoder: Encoder,
-    keep: Callable[[Hidden], Contexts],
-    report: Report | None = None,
-) -> Contexts:
-    """What `keep` makes of each item of one side, read in batches of like length."""
+def keep_items(model: Ranker, what: str, items: Sequence[Any], report: Report | None = None) -> Contexts:
+    """What the decoder keeps of each item of one side, read in batches of like length."""
+    side, done = model.side(what), 0
     vectors: Tensor | None = None
     mask: Tensor | None = None
-    done = 0
-    with Evaluating(model), model.autocast():
-        for numbers in by_length([side.length(item) for item in items], CHUNK_TOKENS):
-            batch = Batch({INPUT: side.batch([items[number] for number in numbers])}).to(model.device)
-            kept = keep(batch.first.encode(encoder, batch))
+    with model.evaluating(), model.autocast():
+        for numbers in by_length(list(map(side.input.length, items)), CHUNK_TOKENS):
+            kept = side.represent([items[number] for number in numbers], model.device)
             if vectors is None:
                 vectors = kept.vectors.float().new_empty(len(items), *kept.vectors.shape[1:])
             vectors[numbers] = kept.vectors.float()
@@ -144,7 +149,8 @@ def keep_items(
                 report(done)
     if vectors is None:
         raise TwofoldError("there is nothing to read; give at least one text")
-    return Contexts(finite("vectors", vectors), mask)
+    # Scores of pairs are checked with what is added to them.
+    return Contexts(vectors if what == PAIRS else finite("vectors", vectors), mask)
 
 
 def finite(what: str, values: Tensor) -> Tensor:
@@ -154,20 +160,13 @@ def finite(what: str, values: Tensor) -> Tensor:
     return values
 
 
-def loss_of(model: Ranker, represented: Represented, target: RankingTarget) -> Loss:
-    """The loss of a whole batch at once."""
-    candidates = represented.gathered(target)
-    blocks = context_blocks(represented, candidates, target)
-    sums = [block_loss(model, represented, candidates, target, start, stop) for start, stop in blocks]
-    return Loss(torch.stack(sums).sum(), len(target.tokens))
-
-
 def context_blocks(
     represented: Represented, candidates: Tensor | None, target: RankingTarget
 ) -> Iterator[tuple[int, int]]:
     """Contexts whose dot products with all candidates are held at a time."""
-    rows, codes = len(target.tokens), represented.vectors[CONTEXTS].shape[1] if candidates is not None else 0
-    size = rows if candidates is None else max(1, BLOCK // (codes * len(candidates)))
+    rows = size = len(target.tokens)
+    if candidates is not None:
+        size = max(1, BLOCK // (represented.vectors[CONTEXTS].shape[1] * len(candidates)))
     for start in range(0, rows, size):
         yield start, min(rows, start + size)
 
@@ -176,23 +175,20 @@ def block_loss(
     model: Ranker, represented: Represented, candidates: Tensor | None, target: RankingTarget, start: int, stop: int
 ) -> Tensor:
     """The sum of the losses of some contexts."""
-    scored = _pairs_scored(model, represented, target) if candidates is None else None
-    if candidates is not None:
+    if candidates is None:
+        scored = _pairs_scored(model, represented, target)
+    else:
         scores = model.head.score(represented.contexts().rows(start, stop), candidates).float()
         scored = _scored(model, scores, target, start, stop)
-    assert scored is not None
-    losses = [loss.sum(scored) * loss.weight for loss in model.config.losses]
-    return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+    return torch.stack([loss.sum(scored) * loss.weight for loss in model.config.losses]).sum()
 
 
 def _scored(model: Ranker, scores: Tensor, target: RankingTarget, start: int, stop: int) -> ScoredRows:
-    device, right = scores.device, target.tokens[start:stop]
-    given = [
-        torch.tensor([int(target.tokens[row]), *target.negatives[row].tolist()], device=device)
-        for row in range(start, stop)
-    ]
-    teacher = [torch.from_numpy(np.array(target.scores[row])) for row in range(start, stop)]
-    return ScoredRows(scores * model.output_scale, right.to(device), target.mask[start:stop].to(device), given, teacher)
+    device, right, allowed = scores.device, target.tokens[start:stop], target.mask[start:stop]
+    numbers = zip(right.tolist(), target.negatives[start:stop], strict=True)
+    given = [torch.tensor([first, *negatives.tolist()], device=device) for first, negatives in numbers]
+    teacher = [torch.from_numpy(np.array(each)) for each in target.scores[start:stop]]
+    return ScoredRows(scores * model.output_scale, right.to(device), allowed.to(device), given, teacher)
 
 
 def _pairs_scored(model: Ranker, represented: Represented, target: RankingTarget) -> ScoredRows:

@@ -6,9 +6,10 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -19,7 +20,10 @@ from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.inputs import INPUT
 from twofold.layers.sizes import Shapes, built_without_memory
 from twofold.model.config import ModelConfig
-from twofold.storage.special_files import refuse_special
+from twofold.storage import refuse_special
+
+if TYPE_CHECKING:
+    from twofold.model.model import Model
 
 FORMAT = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -30,6 +34,7 @@ MODEL_TYPE = "model_type"
 """What the settings of a folder of transformers have, and ours have not."""
 CODE = "code"
 """The folder of a user's own parts beside a model."""
+Built = TypeVar("Built", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Saved:
     """Where the model lies: a training folder holds it in `model/`."""
     config: ModelConfig
     tokenizers: dict[str, TextTokenizer]
-    sha256: str | None
+    sha256: object
     """The checksum of the weights."""
 
     @property
@@ -52,69 +57,64 @@ class Saved:
 
 def is_backbone(folder: Path) -> bool:
     """Whether it is a folder that transformers would load."""
-    file = folder / CONFIG
-    if not file.is_file():
-        return False
-    try:
-        refuse_special(file)
-        about = storage.parse_json(file.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(about, dict) and MODEL_TYPE in about
+    with suppress(OSError, ValueError):
+        refuse_special(folder / CONFIG)
+        about = storage.parse_json((folder / CONFIG).read_bytes())
+        return isinstance(about, dict) and MODEL_TYPE in about
+    return False
 
 
-def write(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer], folder: Path) -> None:
-    """Write everything aside, then put it in its place as one folder."""
-    with storage.new_folder(folder) as aside:
+def save_pretrained(model: Model, folder: str | Path) -> None:
+    """Write weights, settings and tokenizers into a folder, which takes the place of an older one as a whole."""
+    with storage.new_folder(Path(folder)) as aside:
         storage.write_tensors(aside / WEIGHTS, unique_tensors(model), {"format": str(FORMAT)})
-        files: dict[str, tuple[str, TextTokenizer]] = {}
-        for name, tokenizer in tokenizers.items():
-            same = next((file for file, other in files.values() if other is tokenizer), None)
-            files[name] = (same or f"tokenizer.{name}.json", tokenizer)
+        files: dict[str, str] = {}
+        for name, tokenizer in model.tokenizers.items():
+            same = next((file for other, file in files.items() if model.tokenizers[other] is tokenizer), None)
+            files[name] = same or f"tokenizer.{name}.json"
             if same is None:
-                tokenizer.save(aside / files[name][0])
+                tokenizer.save(aside / files[name])
         code: dict[str, str] = {}
-        kept = replace(config, input=config.input.in_folder(None))  # a folder of this machine
-        settings = _with_code(unstructure(kept), lambda kind: _copy_code(Path(kind), aside, code))
+        settings = _settings(model.config, lambda path: _copy_code(path, aside, code))
         about = {
             "format": FORMAT,
             "sha256": storage.sha256(aside / WEIGHTS),
-            "tokenizers": {name: file for name, (file, _) in files.items()},
-            "tokenizer_sha256": {file: storage.sha256(aside / file) for file, _ in files.values()},
+            "tokenizers": files,
+            "tokenizer_sha256": {file: storage.sha256(aside / file) for file in dict.fromkeys(files.values())},
             "code_sha256": code,
             "model": settings,
         }
         storage.write_checked_json(aside / CONFIG, about)
 
 
+def _settings(config: ModelConfig, place: Callable[[Path], str]) -> Any:
+    """What is kept of the settings; each part that is a user's own file is called what `place` makes of it."""
+    kept = replace(config, input=config.input.in_folder(None))  # a folder of this machine
+    return _renamed(unstructure(kept), lambda kind: place(Path(kind)) if kind.endswith(FILE) else kind)
+
+
+def _renamed(settings: Any, rename: Callable[[str], str], name: str = "") -> Any:
+    """Settings in which `rename` was told the kind of every part and metric family, wherever they stand."""
+    match settings:
+        case dict():
+            return {key: _renamed(value, rename, key) for key, value in settings.items()}
+        case list():
+            return [_renamed(value, rename, name) for value in settings]
+        case str() if name in ("kind", "metrics"):
+            return rename(settings)
+    return settings
+
+
 def _copy_code(path: Path, folder: Path, sums: dict[str, str]) -> str:
     """Keep a user's own part beside the model that needs it; gives the kind under which it is found there."""
     content = path.read_bytes()
-    name = f"{CODE}/{path.name}"
-    while name in sums and sums[name] != hashlib.sha256(content).hexdigest():  # two files of one name
+    sha256, name = hashlib.sha256(content).hexdigest(), f"{CODE}/{path.name}"
+    while sums.get(name, sha256) != sha256:  # two files of one name
         name = f"{name.removesuffix(FILE)}_{FILE}"
     (folder / CODE).mkdir(exist_ok=True)
     storage.write_bytes(folder / name, content)
-    sums[name] = hashlib.sha256(content).hexdigest()
+    sums[name] = sha256
     return f"./{name}"
-
-
-def _with_code(settings: Any, place: Callable[[str], str]) -> Any:
-    """Settings in which each kind that is a user's own file is what `place` makes of it."""
-    if isinstance(settings, list):
-        return [_with_code(value, place) for value in settings]
-    if not isinstance(settings, dict):
-        return settings
-    kind = settings.get("kind")
-    changed = {name: _with_code(value, place) for name, value in settings.items()}
-    for name in ("metrics",):  # names of metric families, some of which may be files
-        if isinstance(changed.get(name), list):
-            changed[name] = [place(value) if _is_file(value) else value for value in changed[name]]
-    return {**changed, "kind": place(str(kind))} if _is_file(kind) else changed
-
-
-def _is_file(kind: object) -> bool:
-    return isinstance(kind, str) and kind.endswith(FILE)
 
 
 def read(folder: Path, allow_code: bool) -> Saved:
@@ -128,23 +128,26 @@ def read(folder: Path, allow_code: bool) -> Saved:
     if (number := about.get("format")) != FORMAT:
         remedy = "update twofold" if isinstance(number, int) and number > FORMAT else "train it anew"
         raise TwofoldError(f"{path}: saved in format {number}, this version reads {FORMAT}; {remedy}")
-    _refuse_code(about.get("model"), path, allow_code)
     sums = structure(about.get("code_sha256", {}), dict[str, str], f"{path / CONFIG}: code_sha256")
-    settings = _with_code(about.get("model"), lambda kind: _find_code(kind, path, sums))
+    settings = _renamed(about.get("model"), lambda kind: _find_code(kind, path, sums, allow_code))
     try:
         config = structure(settings, ModelConfig, f"{path / CONFIG}: model")
     except TwofoldError as error:
         if "\n" in str(error):  # of a damaged file one line is enough
             storage.check_content(about, path / CONFIG, OWN_CHANGE)
         raise
-    tokenizers = _read_tokenizers(about, path, config.tokenizers())
+    files = _tokenizer_files(about, path, config.tokenizers())
     storage.check_content(about, path / CONFIG, OWN_CHANGE)
-    sha256 = about.get("sha256")
-    return Saved(path, config, tokenizers(), sha256 if isinstance(sha256, str) else None)
+    loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
+    return Saved(path, config, {name: loaded[file] for name, file in files.items()}, about.get("sha256"))
 
 
-def _find_code(kind: str, path: Path, sums: Mapping[str, str]) -> str:
-    """The file of a user's own part, if it is the one that was saved."""
+def _find_code(kind: str, path: Path, sums: Mapping[str, str], allowed: bool) -> str:
+    """The file of a user's own part, if it is the one that was saved; stops before code outside twofold is imported."""
+    if "." in kind and not allowed:
+        raise TwofoldError(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
+    if not kind.endswith(FILE):
+        return kind
     name = kind.removeprefix("./")
     file = path / name
     if name not in sums or Path(name).parent != Path(CODE) or not file.is_file() or storage.sha256(file) != sums[name]:
@@ -152,10 +155,8 @@ def _find_code(kind: str, path: Path, sums: Mapping[str, str]) -> str:
     return str(file)
 
 
-def _read_tokenizers(
-    about: dict[str, Any], path: Path, needed: tuple[str, ...]
-) -> Callable[[], dict[str, TextTokenizer]]:
-    """Check the files of the tokenizers; gives what loads them."""
+def _tokenizer_files(about: dict[str, Any], path: Path, needed: tuple[str, ...]) -> dict[str, str]:
+    """The files of the tokenizers, by name, if they are those that were saved."""
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
     if files.keys() != set(needed) or any(Path(file).name != file for file in files.values()):
         raise TwofoldError(
@@ -167,29 +168,22 @@ def _read_tokenizers(
             raise TwofoldError(
                 f"{path / file}: not the tokenizer that the weights beside it were trained with, or damaged; {REMEDY}"
             )
-
-    def load() -> dict[str, TextTokenizer]:
-        loaded = {file: TextTokenizer.load(path / file) for file in set(files.values())}
-        return {name: loaded[file] for name, file in files.items()}
-
-    return load
+    return files
 
 
-def check_sizes(build: Callable[[], nn.Module], found: Saved) -> None:
-    """Refuse settings that are not those of the weights beside them before memory is taken for what they ask."""
-    path, place = found.path / WEIGHTS, found.path / CONFIG
+def restored(build: Callable[[], Built], folder: Saved) -> Built:
+    """The saved model; settings that are not those of the weights are refused before they take memory."""
+    path, place = folder.path / WEIGHTS, folder.path / CONFIG
     shapes = storage.tensor_shapes(path, REMEDY)
     try:
-        model = built_without_memory(build, unstructure(found.config), shapes, place, REMEDY)
+        sketch = built_without_memory(build, unstructure(folder.config), shapes, place, REMEDY)
     except TwofoldError as error:
         raise error if str(error).startswith(str(place)) else TwofoldError(f"{place}: {error}") from error
-    if model is not None:
-        _refuse_misfits({name: tuple(tensor.shape) for name, tensor in unique_tensors(model).items()}, shapes, path)
-
-
-def load_weights(model: nn.Module, folder: Saved) -> None:
-    """Fill the model; what is missing, left over or of another shape is named."""
-    fill(model, read_weights(folder), folder.path / WEIGHTS)
+    if sketch is not None:
+        _refuse_misfits(_shapes(unique_tensors(sketch)), shapes, path)
+    model = build()
+    fill(model, read_weights(folder), path)
+    return model
 
 
 def read_weights(folder: Saved) -> dict[str, Tensor]:
@@ -202,39 +196,39 @@ def read_weights(folder: Saved) -> dict[str, Tensor]:
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into the model, all or none."""
-    own = unique_tensors(model)
-    expected, given = ({name: tuple(one.shape) for name, one in tensors.items()} for tensors in (own, tensors))
-    _refuse_misfits(expected, given, path)
-    for name, tensor in own.items():
-        tensor.copy_(tensors[name])
+    """Copy tensors by name into the model, all or none; what is missing, left over or of another shape is named."""
+    weights = unique_tensors(model)
+    _refuse_misfits(_shapes(weights), _shapes(tensors), path)
+    for name, weight in weights.items():
+        weight.copy_(tensors[name])
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> Shapes:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _refuse_misfits(expected: Shapes, given: Shapes, path: Path) -> None:
     """Name the tensors that are missing, left over or of another shape."""
     wrong = [f"{name} is missing" for name in expected if name not in given]
     wrong += [f"{name} is not in the model" for name in given if name not in expected]
-    wrong += [
-        f"{name} is {given[name]}, not {expected[name]}"
-        for name in expected
-        if name in given and given[name] != expected[name]
-    ]
+    both = [name for name in expected if name in given]
+    wrong += [f"{name} is {given[name]}, not {expected[name]}" for name in both if given[name] != expected[name]]
     if wrong:
         raise TwofoldError(f"{path}: does not fit the model: {listed(wrong)}")
 
 
 def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: bool = False) -> None:
     """Begin with the weights of another model as far as they fit; all of the encoder must unless `anyway`."""
-    own = unique_tensors(model)
-    taken = {n: theirs[n] for n, v in own.items() if n in theirs and theirs[n].shape == v.shape}
+    weights = unique_tensors(model)
+    here, there = _shapes(weights), _shapes(theirs)
+    taken = {name: theirs[name] for name, shape in here.items() if there.get(name) == shape}
     wrong = [
-        f"{name} {tuple(own[name].shape)}"
-        + (f", there {tuple(theirs[name].shape)}" if name in theirs else ", not there")
-        for name in own
+        f"{name} {shape}, {f'there {there[name]}' if name in there else 'not there'}"
+        for name, shape in here.items()
         if name.startswith("encoder.") and name not in taken
     ]
-    over = [name for name in theirs if name.startswith("encoder.") and name not in own]
-    wrong += [f"{name} {tuple(theirs[name].shape)}, not here" for name in storage.more_of_the_same(over, own)]
+    over = [name for name in there if name.startswith("encoder.") and name not in here]
+    wrong += [f"{name} {there[name]}, not here" for name in storage.more_of_the_same(over, here)]
     if wrong and not anyway:
         raise TwofoldError(
             f"start: {path} does not fit: {listed(wrong)}; start from a model of the same encoder; {ANYWAY}"
@@ -243,29 +237,21 @@ def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: boo
         raise TwofoldError(f"start: nothing of {path} fits: {listed(wrong)}")
     if wrong:
         warnings.warn(f"start: {path} does not fit in all; left out: {listed(wrong)}", stacklevel=4)
-    fill(model, {**own, **taken}, path)
+    fill(model, {**weights, **taken}, path)
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and lasting buffers by name, a tied one once, under its first name."""
-    seen: dict[int, str] = {}
-    result = {}
+    named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen[id(tensor)] = name
-            result[name] = tensor.detach()
-    return result
+        named.setdefault(id(tensor), (name, tensor.detach()))
+    return dict(named.values())
 
 
-def fingerprint(model: nn.Module, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> str:
-    """A hash of all that decides what a model answers: weights, tokenizers and settings."""
-
-    def code_sum(kind: str) -> str:
-        return storage.sha256(Path(kind))
-
-    kept = replace(config, input=config.input.in_folder(None))
-    digest = hashlib.sha256(json.dumps(_with_code(unstructure(kept), code_sum), sort_keys=True).encode())
-    for name, tokenizer in sorted(tokenizers.items()):
+def fingerprint(model: Model) -> str:
+    """A hash of weights, tokenizers and settings: vectors of models that differ in it do not mix."""
+    digest = hashlib.sha256(json.dumps(_settings(model.config, storage.sha256), sort_keys=True).encode())
+    for name, tokenizer in sorted(model.tokenizers.items()):
         digest.update(f"{name} {tokenizer.fingerprint()}".encode())
     for name, tensor in sorted(unique_tensors(model).items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -283,16 +269,3 @@ def _find(folder: Path) -> Path:
         f"{folder}: holds no model ({CONFIG} is missing); give a folder that `twofold train --out` wrote; other "
         "models become one that a recipe can start from by `twofold import`"
     )
-
-
-def _refuse_code(model: object, path: Path, allow_code: bool) -> None:
-    """Stop before importing a part that does not come with twofold."""
-    if allow_code or not isinstance(model, dict):
-        return
-    further = model.get("metrics")
-    kinds = [model.get("kind"), *(further if isinstance(further, list) else ())]
-    for kind in (kind for kind in kinds if isinstance(kind, str) and "." in kind):
-        raise TwofoldError(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
-    for inner in model.values():  # parts stand in fields, in mappings of names, in lists, and inside other parts
-        for value in inner if isinstance(inner, list) else (inner,):
-            _refuse_code(value, path, allow_code)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from twofold.config import Part, Role, kind_of
@@ -29,8 +30,18 @@ class OutputConfig(Part):
     """Settings of an output type: its column and what it learned from the training rows; they build the output."""
 
     role: ClassVar[Role] = "outputs"
+
+    # --- what every type fills in ---
+
     takes: ClassVar[type]
     """The class of results that a decoder must write."""
+
+    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> Output[Any]:
+        """The output called `name`; `tokenizer` is for texts that are written, `spec` says what an encoder gives."""
+        raise NotImplementedError
+
+    # --- what has a default ---
+
     input: ClassVar[str | None] = None
     """The kind of input that it is told from unless a recipe says; without one the encoder says."""
     input_settings: ClassVar[Mapping[str, Any]] = {}
@@ -52,10 +63,6 @@ class OutputConfig(Part):
 
     metrics: tuple[str, ...] = field(default=(), kw_only=True)
     """Further metric families that judge it: files of `metrics`, modules with a dot in their names, or ./mine.py."""
-
-    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> Output[Any]:
-        """The output called `name`; `tokenizer` is for texts that are written, `spec` says what an encoder gives."""
-        raise NotImplementedError
 
     def columns(self) -> tuple[str, ...]:
         """The columns that are learned from; none where the input itself is all there is to learn from."""
@@ -104,10 +111,45 @@ class OutputConfig(Part):
 
 
 @dataclass(frozen=True)
+class ColumnConfig(OutputConfig):
+    """Settings of an output type whose right answers stand in columns; a type gives its `column` a default."""
+
+    column: str | tuple[str, ...] = ()
+    """The column or columns of the right answers."""
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,) if isinstance(self.column, str) else self.column
+
+
+@dataclass(frozen=True)
 class Output(Generic[Value]):
     """How rows become right answers, and what a decoder makes an answer; the column of a cache bears its name."""
 
     name: str
+    config: OutputConfig
+    spec: OutputSpec
+    """What a decoder must know of it."""
+
+    # --- what every type fills in ---
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metric families, files of `twofold.metrics`, that judge it."""
+        raise NotImplementedError
+
+    def gold(self, row: Row) -> Any:
+        """The right answer of a row, in the form of the data; a type that is not `in_rows` has none."""
+        raise NotImplementedError
+
+    def target(self, values: Sequence[Value]) -> Target:
+        """Right answers as tensors; a type with an `add_target` or a `whole_batch` of its own needs none."""
+        raise NotImplementedError
+
+    def answer(self, given: Any, item: Any, raw: Any, begun: Ids = ()) -> Prediction:
+        """What the decoder made of an item, in the form of the data; a text may have been `begun`."""
+        raise NotImplementedError
+
+    # --- what has a default: right answers ---
 
     counted: ClassVar[bool] = False
     """Whether its values are tokens, which count with those that are read towards the size of a batch."""
@@ -116,37 +158,17 @@ class Output(Generic[Value]):
     whole: ClassVar[bool] = False
     """Whether right answers depend on all rows of a batch, so that it makes batches as a whole."""
 
-    @property
-    def spec(self) -> OutputSpec:
-        """What a decoder must know of it."""
-        raise NotImplementedError
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The metric families, files of `twofold.metrics`, that judge it."""
-        raise NotImplementedError
-
-    # --- right answers ---
-
-    def gold(self, row: Row) -> Any:
-        """The right answer of a row, in the form of the data."""
-        raise NotImplementedError
-
     def columns(self) -> dict[str, Field]:
         """What a cache keeps of each row."""
         return {}
 
     def values(self, rows: Sequence[Row]) -> Sequence[Value]:
-        """The right answers of some rows; what cannot be answered rightly is said."""
-        raise NotImplementedError
+        """The right answers of some rows, if they stand in rows; what cannot be answered rightly is said."""
+        return [None] * len(rows)  # type: ignore[list-item]
 
     def cached(self, cache: Cache, row: int) -> Value:
         """The right answer of a row, out of a cache."""
-        return cache.columns[self.name].row(row)  # type: ignore[return-value]
-
-    def target(self, values: Sequence[Value]) -> Target:
-        """Right answers as tensors."""
-        raise NotImplementedError
+        return cache.columns[self.name].row(row) if self.columns() else None  # type: ignore[return-value]
 
     def change(
         self, items: Sequence[Any], values: Sequence[Value], draws: Sequence[Draw], other: Callable[[Draw], Any]
@@ -170,26 +192,23 @@ class Output(Generic[Value]):
         """Where it makes batches as a whole: the share of one process in a batch."""
         raise NotImplementedError
 
-    # --- answers ---
+    # --- what has a default: answers ---
 
     def accept(self, rows: Sequence[Row], items: Sequence[Any]) -> None:
         """Refuse items that cannot be answered."""
-
-    def answer(self, given: Any, item: Any, raw: Any, begun: Ids = ()) -> Prediction:
-        """What the decoder made of an item, in the form of the data; a text may have been `begun`."""
-        raise NotImplementedError
 
     def plain(self, answer: Any) -> Any:
         """An answer as JSON can hold it."""
         return answer
 
-    def shown(self, prediction: Prediction, named: bool = False) -> str:
-        """An answer on one line of a terminal; where there are several, `named` after its input."""
-        return f"{prediction.input}: {prediction.output}" if named else str(prediction.output)
-
     def caption(self, answer: Any) -> str:
         """An answer as it stands under an image in a figure."""
         return str(answer)
+
+    def shown(self, prediction: Prediction, named: bool = False) -> str:
+        """An answer on one line of a terminal; where there are several, `named` after its input."""
+        answer = self.caption(prediction.output)
+        return f"{prediction.input}: {answer}" if named else answer
 
     def mask(self, answer: Any) -> Mask | None:
         """What is drawn over the image that an answer was given to, if anything is."""
@@ -210,25 +229,34 @@ class Output(Generic[Value]):
 
 @dataclass(frozen=True)
 class ColumnOutput(Output[Value]):
-    """An output that keeps one column in a cache, as a field of that cache."""
+    """An output that keeps one column in a cache, as a field of that cache; a type fills in `numbers_in`."""
 
-    @property
-    def dtype(self) -> str:
-        return "int32"
+    config: ColumnConfig
+    dtype: ClassVar[str] = "int32"
 
     def settings(self) -> list[Any]:
         """What its numbers depend on."""
+        return [kind_of(self.config), *self.config.columns()]
+
+    def numbers_in(self, row: Row) -> Any:
+        """The right answer of a row as numbers."""
         raise NotImplementedError
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The numbers of some rows."""
-        raise NotImplementedError
+        return Encoded([self.numbers_in(row) for row in rows])
 
     def columns(self) -> dict[str, Field]:
         return {self.name: self}
 
     def values(self, rows: Sequence[Row]) -> Sequence[Value]:
         return self.encode(rows).ids
+
+
+def counted_numbers(values: Sequence[Ids]) -> Target:
+    """(rows, numbers): as many numbers of each row, all of which count."""
+    numbers = torch.from_numpy(np.stack([np.asarray(value) for value in values]))
+    return Target(numbers.float(), torch.ones_like(numbers, dtype=torch.bool))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import Draw
 from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.columns import vocabulary_of
 from twofold.data.files import Row
-from twofold.data.text_column import TextColumn, TooLong, check_limit
-from twofold.data.tokenizer import Ids, TextTokenizer, TokenizerConfig
+from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.inputs import Input
-from twofold.inputs.image import ImageInput, each_usable
-from twofold.inputs.text import make_tokens, texts_in
-from twofold.outputs import OutputConfig
-from twofold.outputs.text import TextOutput
-from twofold.results import Hypotheses
+from twofold.inputs.image import each_usable
+from twofold.inputs.text import make_tokens
+from twofold.outputs.text import TextOutput, WrittenConfig
 from twofold.types import Batch, HiddenSpec, Target
 
 PREFIX = "prefix"
@@ -29,81 +27,56 @@ Caption = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Config(OutputConfig):
+class Config(WrittenConfig):
     """Settings of captions."""
-
-    takes: ClassVar[type] = Hypotheses
-    special_tokens: ClassVar[bool] = False
-    writes_text: ClassVar[bool] = True
-    joins: ClassVar[bool] = False
 
     column: str | tuple[str, ...] = "captions"
     """The column or columns of the captions, each of which holds one or a list of them."""
     max_tokens: int = 50
     """The most tokens of a caption, and the most that are written."""
-    too_long: TooLong = "cut"
-    """What happens to longer ones: cut loses their tail and counts them in the log, refuse ends with the line."""
-    tokenizer: TokenizerConfig | None = None
-    """How captions are cut into tokens; unless given, by the tokenizer of the input, or as a tokenizer's defaults
-    say."""
     prefix: float = 0.0
     """With a `vit` that reads a prefix: how often an image is read with the beginning of one of its captions, of a
     length drawn evenly from 0, whose rest is then to be written; otherwise with none, and all captions are."""
 
     def __post_init__(self) -> None:
-        check_limit("max_tokens", self.max_tokens)
+        super().__post_init__()
         if not self.columns():
             raise ValueError("column: names none; give one or several, such as [caption]")
         if not 0 <= self.prefix <= 1:
             raise ValueError("prefix must be from 0 to 1")
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> CaptionsOutput:
-        assert tokenizer is not None
-        text = TextColumn(self.columns()[0], tokenizer, self.max_tokens, self.too_long, place="output")
-        refuse = input.refuse if isinstance(input, ImageInput) else True
-        return CaptionsOutput(name, text, captions=self.columns(), refuse=refuse, prefix=self.prefix)
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,) if isinstance(self.column, str) else self.column
-
-    def row_texts(self, row: Row) -> list[str]:
-        return texts_in(row, self.columns())
-
-    def tokenizer_settings(self) -> TokenizerConfig | None:
-        return self.tokenizer
+        text = self.text_column(tokenizer)
+        vocabulary = vocabulary_of(text.tokenizer, text.limit)
+        return CaptionsOutput(name, self, vocabulary, text, skips=input.config.skips())
 
     def begins(self) -> bool:
         return self.prefix > 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CaptionsOutput(TextOutput):
     """The ids of each caption; `text` says how one of them is read."""
 
-    captions: tuple[str, ...]
-    refuse: bool
-    """Whether an empty one is an error; otherwise its row is left out."""
-    prefix: float
-
+    config: Config
+    skips: bool = field(kw_only=True)
+    """Whether the row of an empty one is left out; otherwise it is an error."""
     counted: ClassVar[bool] = False
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("likelihood", "captions")
+    metrics: ClassVar[tuple[str, ...]] = ("likelihood", "captions")
 
     @property
     def dtype(self) -> str:
         return self.text.dtype
 
     def settings(self) -> list[Any]:
-        return ["captions", list(self.captions), self.refuse, self.text.settings()]
+        return ["captions", list(self.config.columns()), not self.skips, self.text.settings()]
 
     def columns(self) -> dict[str, Field]:
         return {self.name: self}
 
     def texts(self, row: Row) -> list[str]:
         """All captions of a row; a column may hold several."""
-        return texts_in(row, self.captions)
+        return self.config.row_texts(row)
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """The ids of all captions of a row one after another, each with its end symbol."""
@@ -115,7 +88,7 @@ class CaptionsOutput(TextOutput):
             cut += encoded.cut
             return [token for ids in encoded.ids for token in (*ids, end)]
 
-        return Encoded(each_usable(rows, numbers, self.refuse).ids, cut)
+        return Encoded(each_usable(rows, numbers, self.skips).ids, cut)
 
     def _encoded(self, row: Row) -> Encoded:
         return self.text.encode([Row(row.place, {self.text.column: text}) for text in self.texts(row)])
@@ -135,7 +108,7 @@ class CaptionsOutput(TextOutput):
         return replace(target, rows=torch.tensor(owners))
 
     def add_target(self, batch: Batch, values: Sequence[Any], draws: Sequence[Draw], training: bool) -> Batch:
-        if training and self.prefix:
+        if training and self.config.prefix:
             begun = [self._begin(captions, draw) for captions, draw in zip(values, draws, strict=True)]
             batch = batch.with_input(PREFIX, make_tokens([beginning for beginning, _ in begun], self.spec))
             values = [rest for _, rest in begun]
@@ -143,7 +116,7 @@ class CaptionsOutput(TextOutput):
 
     def _begin(self, captions: list[Caption], draw: Draw) -> tuple[Ids, list[Caption]]:
         """The beginning of one caption and its rest; or no beginning, and all captions."""
-        if draw.random() >= self.prefix:
+        if draw.random() >= self.config.prefix:
             return (), captions
         chosen = captions[draw.integers(len(captions))]
         length = int(draw.integers(len(chosen)))

@@ -7,17 +7,86 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 
-from twofold.data.cache import Encoded
+from twofold.data.batches import pad_ids
+from twofold.data.columns import UNSEEN, names_found, numbers_of, say_unseen
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.data.words_in_rows import names_found, numbers_of, say_unseen
 from twofold.errors import TwofoldError
 from twofold.inputs import Input
-from twofold.outputs import ColumnOutput, OutputConfig
+from twofold.outputs import ColumnConfig, ColumnOutput
 from twofold.results import Prediction, Scores
 from twofold.types import Classes, HiddenSpec, Target
+
+
+@dataclass(frozen=True)
+class NamesConfig(ColumnConfig):
+    """Settings of an output whose column holds names, such as labels or tags; a type fills in `names_in`."""
+
+    least: ClassVar[int] = 2
+    """How many names there must be for anything to be learned."""
+
+    names: tuple[str, ...] | None = None
+    """All labels, tags or relations; unless given, those of the training rows."""
+
+    def names_in(self, row: Row) -> list[str]:
+        """The names that a row holds."""
+        raise NotImplementedError
+
+    def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
+        if self.names is not None:
+            return self
+        return replace(self, names=names_found(rows(), self.names_in, self.columns()[-1], self.least))
+
+
+@dataclass(frozen=True)
+class NamesOutput(ColumnOutput[Ids]):
+    """The numbers of the names that a column holds."""
+
+    config: NamesConfig
+    spec: Classes
+
+    def settings(self) -> list[Any]:
+        return [*super().settings(), list(self.spec.names)]
+
+    def names_in(self, row: Row) -> list[str]:
+        """The names that a row holds."""
+        return self.config.names_in(row)
+
+    def gold(self, row: Row) -> Any:
+        return self.names_in(row)
+
+    def numbers_in(self, row: Row) -> list[int]:
+        return numbers_of(self.names_in(row), self.spec)
+
+    def values(self, rows: Sequence[Row]) -> Sequence[Ids]:
+        say_unseen(rows, self.names_in, self.spec)
+        return [self.numbers_in(row) for row in rows]
+
+    def target(self, values: Sequence[Ids]) -> Target:
+        """(rows, names)"""
+        numbers = pad_ids(values, UNSEEN)[0]
+        return Target(numbers.clamp(min=0), numbers >= 0)
+
+
+@dataclass(frozen=True)
+class Config(NamesConfig):
+    """Settings of one label."""
+
+    takes: ClassVar[type] = Scores
+
+    column: str = "label"
+    """The column or key of the label."""
+
+    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> LabelOutput:
+        return LabelOutput(name, self, Classes(self.names or ()))
+
+    def names_in(self, row: Row) -> list[str]:
+        value = value_in(row, self.column)
+        label = str(value).strip()
+        if isinstance(value, (list, dict)) or not label:
+            raise TwofoldError(f"{row.place}: '{self.column}' must hold one label")
+        return [label]
 
 
 def value_in(row: Row, column: str) -> Any:
@@ -31,71 +100,17 @@ def value_in(row: Row, column: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Config(OutputConfig):
-    """Settings of one label."""
-
-    takes: ClassVar[type] = Scores
-
-    column: str = "label"
-    """The column or key of the label."""
-    names: tuple[str, ...] | None = None
-    """All labels; unless given, those of the training rows."""
-
-    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> LabelOutput:
-        return LabelOutput(name, self.column, Classes(self.names or ()))
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
-        if self.names is not None:
-            return self
-        return replace(self, names=names_found(rows(), lambda row: [label_in(row, self.column)], self.column))
-
-
-def label_in(row: Row, column: str) -> str:
-    """The label in a column."""
-    value = value_in(row, column)
-    label = str(value).strip()
-    if isinstance(value, (list, dict)) or not label:
-        raise TwofoldError(f"{row.place}: '{column}' must hold one label")
-    return label
-
-
-@dataclass(frozen=True)
-class LabelOutput(ColumnOutput[Ids]):
+class LabelOutput(NamesOutput):
     """The number of the label."""
 
-    column: str
-    classes: Classes
     metrics: ClassVar[tuple[str, ...]] = ("loss", "label")
 
-    @property
-    def spec(self) -> Classes:
-        return self.classes
-
-    def settings(self) -> list[Any]:
-        return ["label", self.column, list(self.classes.names)]
-
     def gold(self, row: Row) -> str:
-        """The right label of a row."""
-        return label_in(row, self.column)
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        return Encoded([numbers_of([self.gold(row)], self.classes) for row in rows])
-
-    def values(self, rows: Sequence[Row]) -> Sequence[Ids]:
-        say_unseen(rows, lambda row: [self.gold(row)], self.classes)
-        return super().values(rows)
-
-    def target(self, values: Sequence[Ids]) -> Target:
-        """(rows, 1)"""
-        numbers = torch.from_numpy(np.stack([np.asarray(value) for value in values]))
-        return Target(numbers.long().clamp(min=0), numbers >= 0)
+        return self.names_in(row)[0]
 
     def answer(self, given: Any, item: Any, raw: Scores, begun: Ids = ()) -> Prediction:
         """The likeliest label with its probability, then the others."""
-        best, *others = ranked(raw, self.classes)
+        best, *others = ranked(raw, self.spec)
         return Prediction(given, *best, tuple(others))
 
 

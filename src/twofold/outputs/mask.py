@@ -23,8 +23,8 @@ from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.data.views import UNCOUNTED
 from twofold.errors import TwofoldError
 from twofold.inputs import Input
-from twofold.inputs.image import ImageInput, Images, SizedImage, each_usable, name_bytes, named_image
-from twofold.outputs import ColumnOutput, OutputConfig
+from twofold.inputs.image import ImageInput, Images, SizedImage, each_usable, name_field, named_image
+from twofold.outputs import ColumnConfig, ColumnOutput
 from twofold.results import Mask, PixelClasses, Prediction, counts_of
 from twofold.types import Batch, Classes, HiddenSpec, InputBatch, Target
 
@@ -33,7 +33,7 @@ RightMask = Row | ImageFile
 
 
 @dataclass(frozen=True)
-class Config(OutputConfig):
+class Config(ColumnConfig):
     """Settings of masks."""
 
     takes: ClassVar[type] = PixelClasses
@@ -62,10 +62,7 @@ class Config(OutputConfig):
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> MaskOutput:
         assert isinstance(input, ImageInput)
-        return MaskOutput(name, self, input)
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
+        return MaskOutput(name, self, Classes(self.classes), input)
 
     def required(self, row: Row) -> dict[str, tuple[str, ...]]:
         return {}  # masks that are missing are named with their images
@@ -79,37 +76,39 @@ class MaskOutput(ColumnOutput[RightMask]):
     image: ImageInput
     metrics: ClassVar[tuple[str, ...]] = ("loss", "mask")
 
-    @property
-    def spec(self) -> Classes:
-        return Classes(self.config.classes)
-
     def settings(self) -> list[Any]:
         config = self.config
-        classes = [list(config.classes), config.ignore, config.first_class]
-        return ["mask", config.column, *classes, self.image.settings()]
+        return [*super().settings(), list(config.classes), config.ignore, config.first_class, self.image.settings()]
 
     def columns(self) -> dict[str, Field]:
         # The mask first: what is wrong with it is said there.
-        return {self.name: self, f"{self.name}_name": MaskNameColumn(self)}
+        return {self.name: self, f"{self.name}_name": name_field(["mask name", self.config.column], self._named)}
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """Height and width of each mask, if it fits its image and knows no other class."""
-        return each_usable(rows, lambda row: list(self.gold(row).shape), self.image.refuse)
+        return each_usable(rows, lambda row: list(self.gold(row).shape), self.image.config.skips())
 
     def file(self, row: Row) -> Any:
         """The mask of a row: a file, or an array at hand."""
         value = row.values.get(self.config.column)
+        image = row.values.get(self.image.config.column)
+        if isinstance(value, str) and value and isinstance(image, ImageFile):
+            return find_image(image.files, value)
         if isinstance(value, str | Path) and str(value):
-            image = row.values.get(self.image.config.column)
-            inside = isinstance(image, ImageFile) and isinstance(value, str)
-            return find_image(image.files, value) if inside else ImageFile.at(value)  # type: ignore[union-attr,arg-type]
-        named = isinstance(value, ImageFile)
-        if value is None or (not named and np.ndim(value) == 0):  # a field of a table that names no file
+            return ImageFile.at(value)
+        # A field of a table that names no file:
+        if value is None or (not isinstance(value, ImageFile) and np.ndim(value) == 0):
             raise ImageError(
                 f"{row.place}: no mask '{self.config.column}' for this image; put images into images/ and masks of the "
                 "same names into masks/, or name both in a table"
             )
         return value
+
+    def _named(self, row: Row) -> Any:
+        try:
+            return self.file(row)
+        except ImageError:  # said where the mask itself is read
+            return None
 
     def gold(self, row: Row) -> NDArray[np.uint8]:
         """(height, width) of classes from 0, `UNCOUNTED` where a pixel does not count."""
@@ -118,7 +117,7 @@ class MaskOutput(ColumnOutput[RightMask]):
         numbers = value.numbers() if isinstance(value, ImageFile) else np.asarray(value)
         if numbers.dtype.kind not in "biu" or (numbers.size and not 0 <= numbers.min() <= numbers.max() <= 255):
             raise ImageError(f"{place}: a mask holds class numbers from 0 to 255")
-        size = self.image.of_row(row).size()
+        size = self.image.value(row).size()
         if numbers.shape != size:
             shown = " × ".join(map(str, numbers.shape))
             raise ImageError(f"{place}: a mask of {shown} for an image of {size[0]} × {size[1]}")
@@ -205,23 +204,3 @@ def _nearest(side: int, start: float, stop: float, read: int) -> NDArray[np.int6
     places = (np.arange(side) + 0.5 - start) * read / (stop - start)
     nearest: NDArray[np.int64] = np.floor(places).astype(np.int64).clip(0, read - 1)
     return nearest
-
-
-@dataclass(frozen=True)
-class MaskNameColumn:
-    """The name of a mask as bytes, so that a training finds it again."""
-
-    mask: MaskOutput
-    dtype: str = "uint8"
-
-    def settings(self) -> list[Any]:
-        return ["mask name", self.mask.config.column]
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        return Encoded([name_bytes(self._file(row)) for row in rows])
-
-    def _file(self, row: Row) -> Any:
-        try:
-            return self.mask.file(row)
-        except ImageError:  # said where the mask itself is read
-            return None

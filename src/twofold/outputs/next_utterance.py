@@ -10,8 +10,6 @@ import numpy as np
 import torch
 
 from twofold.data.batches import Draw
-from twofold.data.cache import Cache
-from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs import Input, InputConfig
@@ -45,33 +43,23 @@ class Config(OutputConfig):
     def build(
         self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec
     ) -> NextUtteranceOutput:
-        return NextUtteranceOutput(name, self.random)
+        return NextUtteranceOutput(name, self, ANSWERS)
 
 
 @dataclass(frozen=True)
 class NextUtteranceOutput(Output[bool]):
     """Right answers come from what is drawn and from no column."""
 
-    random: float
+    config: Config
     metrics: ClassVar[tuple[str, ...]] = ("loss", "label")
     in_rows: ClassVar[bool] = False
-
-    @property
-    def spec(self) -> Classes:
-        return ANSWERS
-
-    def values(self, rows: Sequence[Row]) -> Sequence[bool]:
-        return [False] * len(rows)
-
-    def cached(self, cache: Cache, row: int) -> bool:
-        return False
 
     def change(
         self, items: Sequence[Any], values: Sequence[bool], draws: Sequence[Draw], other: Callable[[Draw], Any]
     ) -> tuple[Sequence[Any], Sequence[bool]]:
         """Some pairs with the second text of another row, and which of them have it."""
         shown = [
-            (item[0], other(draw)[1]) if draw.random() < self.random else item
+            (item[0], other(draw)[1]) if draw.random() < self.config.random else item
             for item, draw in zip(items, draws, strict=True)
         ]
         # Where the same text was drawn, it is no other.

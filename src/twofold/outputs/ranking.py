@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import Moment, Plan, plan_evenly
 from twofold.data.cache import Cache, Field
+from twofold.data.columns import check_limit
 from twofold.data.files import Row
 from twofold.data.ranking import AUTO, RankingReader
-from twofold.data.ranking_batches import ranking_rows
-from twofold.data.ranking_columns import ranking_columns
-from twofold.data.text_column import check_limit
+from twofold.data.ranking_batches import ranking_columns, ranking_rows
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs import INPUT, BatchSizes, Input, InputConfig, Unread
@@ -24,7 +23,7 @@ from twofold.inputs.text import Config as TextConfig
 from twofold.inputs.text import TextInput, Tokens
 from twofold.outputs import Output, OutputConfig
 from twofold.results import CandidateScores
-from twofold.types import Batch, HiddenSpec, InputBatch, Target, Vocabulary
+from twofold.types import Batch, HiddenSpec, InputBatch, Target
 
 CANDIDATE = "candidate"
 """The name of the input that holds the candidates of a batch."""
@@ -97,8 +96,8 @@ class Config(OutputConfig):
         candidate = self.candidate.with_special_tokens(True).build(tokenizer or input.tokenizer)
         assert isinstance(input, TextInput)
         assert isinstance(candidate, TextInput)
-        text = replace(candidate.text, place="output.candidate")
-        return RankingOutput(name, input, replace(candidate, text=text))
+        candidate = replace(candidate, text=replace(candidate.text, place="output.candidate"))
+        return RankingOutput(name, self, candidate.vocabulary, input, candidate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,20 +133,16 @@ class RankingTarget(Target):
 class RankingOutput(Output[None]):
     """Right answers of a row depend on all rows of its batch: the responses of the others are its negatives."""
 
+    config: Config
     context: TextInput
     candidate: TextInput
     metrics: ClassVar[tuple[str, ...]] = ("ranking",)
     whole: ClassVar[bool] = True
 
     @property
-    def spec(self) -> Vocabulary:
-        return self.candidate.vocabulary
-
-    @property
     def reader(self) -> RankingReader:
         """Reads rows in the form of this model's data."""
-        context = self.context.config
-        return RankingReader(context.column, self.candidate.config.column, context.preface)
+        return self.config.reader(self.context.config)
 
     def columns(self) -> dict[str, Field]:
         return ranking_columns(self.context.text, self.candidate.text, self.reader)

@@ -5,43 +5,64 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from twofold.data.cache import Encoded
+from twofold.data.columns import given_words, names_found, words_in
 from twofold.data.conll import TAG_COLUMNS, plain_conllu, with_tags
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.data.words_in_rows import UNSEEN, given_words, names_found, numbers_of, padded, say_unseen, words_in
 from twofold.errors import TwofoldError
 from twofold.inputs import Input
 from twofold.inputs.words import Words, WordsInput
-from twofold.layers.tagging import is_bare
-from twofold.outputs import ColumnOutput, OutputConfig
+from twofold.layers.heads import is_bare
+from twofold.outputs.label import NamesConfig, NamesOutput
 from twofold.results import Prediction, Tagged, TagNumbers
-from twofold.types import Classes, HiddenSpec, InputBatch, Target
+from twofold.types import Classes, HiddenSpec, InputBatch
 
 
 @dataclass(frozen=True)
-class Config(OutputConfig):
-    """Settings of tags."""
+class WordNamesConfig(NamesConfig):
+    """Settings of an output that names something of each word; the names stand in its last column."""
 
-    takes: ClassVar[type] = TagNumbers
     input: ClassVar[str | None] = "words"
     reads: ClassVar[type[InputBatch]] = Words
     joins: ClassVar[bool] = False
 
+    def names_in(self, row: Row) -> list[str]:
+        return words_in(row, self.columns()[-1])
+
+
+@dataclass(frozen=True)
+class WordNamesOutput(NamesOutput):
+    """The numbers of the names of each word; of a sentence that is cut, those of the words that stay."""
+
+    words: WordsInput
+
+    def settings(self) -> list[Any]:
+        return [*super().settings(), *self.words.settings()]
+
+    def numbers_in(self, row: Row, kept: int | None = None) -> list[int]:
+        """The numbers of so many words or of all."""
+        return super().numbers_in(row)[:kept]
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        kept = self.words.learned(rows).ids
+        return Encoded([self.numbers_in(row, len(sentence.starts)) for row, sentence in zip(rows, kept, strict=True)])
+
+
+@dataclass(frozen=True)
+class Config(WordNamesConfig):
+    """Settings of tags."""
+
+    takes: ClassVar[type] = TagNumbers
+
     column: str = "tags"
     """The column or key of the tags: a list, or a text with blanks between them."""
-    names: tuple[str, ...] | None = None
-    """All tags; unless given, those of the training rows."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TagsOutput:
         assert isinstance(input, WordsInput)
-        return TagsOutput(name, self.column, input, Classes(self.names or ()))
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
+        return TagsOutput(name, self, Classes(self.names or ()), input)
 
     def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
         if self.names is not None:
@@ -50,7 +71,7 @@ class Config(OutputConfig):
 
         def tags(row: Row) -> list[str]:
             nonlocal loose
-            given = words_in(row, self.column)
+            given = self.names_in(row)
             loose += begun(given) != given
             return given
 
@@ -74,53 +95,24 @@ def begun(tags: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class TagsOutput(ColumnOutput[Ids]):
+class TagsOutput(WordNamesOutput):
     """The number of each word's tag."""
 
-    column: str
-    words: WordsInput
-    classes: Classes
+    config: Config
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        named = is_bare(self.classes.names) or any(name.startswith(("B-", "I-")) for name in self.classes.names)
+        named = is_bare(self.spec.names) or any(name.startswith(("B-", "I-")) for name in self.spec.names)
         return ("loss", "entities" if named else "tags")
 
-    @property
-    def spec(self) -> Classes:
-        return self.classes
-
-    def settings(self) -> list[Any]:
-        return ["tags", self.column, list(self.classes.names), *self.words.settings()]
-
-    def gold(self, row: Row) -> list[str]:
+    def names_in(self, row: Row) -> list[str]:
         """The tags of a row, one for each word; a name begins with B- where any does."""
-        tags, words = words_in(row, self.column), self.words.words(row)
+        tags, words, column = super().names_in(row), self.words.value(row), self.config.column
         if len(tags) != len(words):
             raise TwofoldError(
-                f"{row.place}: {len(tags)} tags in '{self.column}', but {len(words)} words; give each word one tag"
+                f"{row.place}: {len(tags)} tags in '{column}', but {len(words)} words; give each word one tag"
             )
-        return begun(tags) if self._marks_beginnings else tags
-
-    @cached_property
-    def _marks_beginnings(self) -> bool:
-        return any(name.startswith("B-") for name in self.classes.names)
-
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        kept = self.words.learned(rows).ids
-        return Encoded([self._numbers(row)[: len(sentence.starts)] for row, sentence in zip(rows, kept, strict=True)])
-
-    def values(self, rows: Sequence[Row]) -> Sequence[Ids]:
-        say_unseen(rows, self.gold, self.classes)
-        return [self._numbers(row) for row in rows]
-
-    def _numbers(self, row: Row) -> list[int]:
-        return numbers_of(self.gold(row), self.classes)
-
-    def target(self, values: Sequence[Ids]) -> Target:
-        """(rows, words)"""
-        tags = padded(values, UNSEEN)
-        return Target(tags.clamp(min=0), tags >= 0)
+        return begun(tags) if any(name.startswith("B-") for name in self.spec.names) else tags
 
     def plain(self, answer: Tagged) -> dict[str, list[str]]:
         return {"words": list(answer.words), "tags": list(answer.tags)}
@@ -130,10 +122,10 @@ class TagsOutput(ColumnOutput[Ids]):
         return " ".join(f"{word}/{tag}" for word, tag in pairs)
 
     def conllu(self, answer: Tagged, lines: str | None) -> str:
-        if self.column not in TAG_COLUMNS:
+        if self.config.column not in TAG_COLUMNS:
             return super().conllu(answer, lines)
-        return with_tags(lines or plain_conllu(answer.words), self.column, answer.tags)
+        return with_tags(lines or plain_conllu(answer.words), self.config.column, answer.tags)
 
     def answer(self, given: Any, item: Any, raw: TagNumbers, begun: Ids = ()) -> Prediction:
-        tags = tuple(self.classes.names[number] for number in raw.tags)
+        tags = tuple(self.spec.names[number] for number in raw.tags)
         return Prediction(given, Tagged(given_words(given), tags), raw.score)

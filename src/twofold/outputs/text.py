@@ -10,53 +10,41 @@ from numpy.typing import ArrayLike
 
 from twofold.data.batches import Draw, pad_ids
 from twofold.data.cache import Field
+from twofold.data.columns import Noise, TextColumn, TooLong, check_limit, vocabulary_of
 from twofold.data.files import Row
-from twofold.data.noise import Noise
-from twofold.data.text_column import TextColumn, TooLong, check_limit, vocabulary_of
 from twofold.data.tokenizer import Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.inputs import Input, InputConfig
-from twofold.inputs.text import Tokens, texts_in
-from twofold.outputs import Output, OutputConfig
+from twofold.inputs import Input, InputConfig, texts_in
+from twofold.inputs.text import Tokens
+from twofold.outputs import ColumnConfig, Output
 from twofold.results import Hypotheses, Prediction
 from twofold.types import HiddenSpec, Target, Vocabulary
 
 
 @dataclass(frozen=True)
-class Config(OutputConfig):
-    """Settings of a text."""
+class WrittenConfig(ColumnConfig):
+    """Settings of an output that writes texts token by token."""
 
     takes: ClassVar[type] = Hypotheses
     special_tokens: ClassVar[bool] = False
     writes_text: ClassVar[bool] = True
     joins: ClassVar[bool] = False
 
-    column: str = "target"
-    """The column or key of the text to write."""
     max_tokens: int = 128
     """The most tokens of a text, and the most that are written."""
     too_long: TooLong = "cut"
     """What happens to longer ones: cut loses their tail and counts them in the log, refuse ends with the line."""
     tokenizer: TokenizerConfig | None = None
-    """How texts are cut into tokens; unless given, by the tokenizer of the input."""
-    noise: Noise | None = None
-    """Denoising: what is done to the text that is read, such as {mask: 0.3, delete: 0.1}, when the same is written."""
+    """How texts are cut into tokens; unless given, by the tokenizer of the input, or as a tokenizer's defaults say
+    where the input is no text."""
 
     def __post_init__(self) -> None:
         check_limit("max_tokens", self.max_tokens)
 
-    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TextOutput:
+    def text_column(self, tokenizer: TextTokenizer | None) -> TextColumn:
+        """How the texts of the first column become tokens."""
         assert tokenizer is not None
-        text = TextColumn(self.column, tokenizer, self.max_tokens, self.too_long, place="output")
-        return TextOutput(name, text, self.noise, input.tokenizer.mask if input.tokenizer else 0)
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    def check(self, input: InputConfig) -> None:
-        super().check(input)
-        if self.noise and input.gives is not Tokens:
-            raise TwofoldError("output.noise is for texts that are read from one column")
+        return TextColumn(self.columns()[0], tokenizer, self.max_tokens, self.too_long, place="output")
 
     def row_texts(self, row: Row) -> list[str]:
         return texts_in(row, self.columns())
@@ -66,22 +54,35 @@ class Config(OutputConfig):
 
 
 @dataclass(frozen=True)
+class Config(WrittenConfig):
+    """Settings of a text."""
+
+    column: str = "target"
+    """The column or key of the text to write."""
+    noise: Noise | None = None
+    """Denoising: what is done to the text that is read, such as {mask: 0.3, delete: 0.1}, when the same is written."""
+
+    def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TextOutput:
+        text, mask = self.text_column(tokenizer), input.tokenizer.mask if input.tokenizer else 0
+        return TextOutput(name, self, vocabulary_of(text.tokenizer, text.limit), text, self.noise, mask)
+
+    def check(self, input: InputConfig) -> None:
+        super().check(input)
+        if self.noise and input.gives is not Tokens:
+            raise TwofoldError("output.noise is for texts that are read from one column")
+
+
+@dataclass(frozen=True)
 class TextOutput(Output[Ids]):
     """The ids of a text."""
 
+    spec: Vocabulary
     text: TextColumn
     noise: Noise | None = None
     mask_token: int = 0
     """What the input reads a masked token as."""
     counted: ClassVar[bool] = True
-
-    @property
-    def spec(self) -> Vocabulary:
-        return vocabulary_of(self.text.tokenizer, self.text.limit)
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("likelihood", "text")
+    metrics: ClassVar[tuple[str, ...]] = ("likelihood", "text")
 
     def columns(self) -> dict[str, Field]:
         return {self.name: self.text}
@@ -112,6 +113,8 @@ class TextOutput(Output[Ids]):
 
     def answer(self, given: Any, item: Any, raw: Hypotheses, begun: Ids = ()) -> Prediction:
         """The best text whole, also where it was begun, and the other hypotheses."""
-        best, *others = [(self.text.decode([*begun, *one.tokens]), one.score) for one in raw.hypotheses]
+        best, *others = [
+            (self.text.decode([*begun, *hypothesis.tokens]), hypothesis.score) for hypothesis in raw.hypotheses
+        ]
         normalized = tuple(hypothesis.normalized_score for hypothesis in raw.hypotheses)
         return Prediction(given, *best, tuple(others), normalized, raw.hypotheses[0].tokens)

@@ -11,14 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from twofold.data.batches import Draw
-from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs import Input
 from twofold.inputs.text import Tokens
 from twofold.outputs import Output, OutputConfig
 from twofold.results import Prediction, TokenScores
-from twofold.types import Batch, HiddenSpec, InputBatch, Target, Vocabulary
+from twofold.types import Batch, HiddenSpec, InputBatch, Target
 
 KEPT, DRAWN = 0.1, 0.1
 """Of the tokens to be guessed, the shares that are read as they are, and as any other (Devlin et al., 2018)."""
@@ -44,7 +43,7 @@ class Config(OutputConfig):
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TokensOutput:
         assert input.tokenizer is not None
-        return TokensOutput(name, input.tokenizer, input.vocabulary, self._share(name, spec.causal))
+        return TokensOutput(name, self, input.vocabulary, input.tokenizer, self._share(name, spec.causal))
 
     def _share(self, name: str, causal: bool) -> float:
         """The share of the tokens that are guessed, 0 where each next one is."""
@@ -68,35 +67,23 @@ class TokensOutput(Output[None]):
     """What is guessed comes from the text itself and from no column."""
 
     tokenizer: TextTokenizer
-    vocabulary: Vocabulary
     share: float
     metrics: ClassVar[tuple[str, ...]] = ("likelihood",)
-
-    @property
-    def spec(self) -> Vocabulary:
-        return self.vocabulary
-
-    def values(self, rows: Sequence[Row]) -> Sequence[None]:
-        return [None] * len(rows)
-
-    def cached(self, cache: Any, row: int) -> None:
-        return None
 
     def add_target(self, batch: Batch, values: Sequence[None], draws: Sequence[Draw], training: bool) -> Batch:
         read = batch.read(Tokens)
         if not self.share:
             return batch.with_target(self.name, next_tokens(read))
-        masked, chosen = self._masked(read, draws)
-        name = next(iter(batch.inputs))
+        shown, chosen = self._masked(read, draws)
         # Another decoder may have masked some tokens before; right is what stood there.
         right = read.tokens if read.unmasked is None else read.unmasked
-        masked = replace(masked, unmasked=right)
-        return batch.with_input(name, masked).with_target(self.name, Target(right, chosen))
+        batch = batch.with_input(next(iter(batch.inputs)), replace(read, tokens=shown, unmasked=right))
+        return batch.with_target(self.name, Target(right, chosen))
 
     def answer(self, given: Any, item: Any, raw: Any, begun: Ids = ()) -> Prediction:
         raise TwofoldError("this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`")
 
-    def _masked(self, read: Tokens, draws: Sequence[Draw]) -> tuple[Tokens, torch.Tensor]:
+    def _masked(self, read: Tokens, draws: Sequence[Draw]) -> tuple[torch.Tensor, torch.Tensor]:
         """What is read, and where to guess; at least one token of every row, never a special one."""
         tokens, real = read.tokens.numpy(), read.mask.numpy()
         ordinary = real & ~np.isin(tokens, self.tokenizer.structure)
@@ -110,7 +97,7 @@ class TokensOutput(Output[None]):
             taken = taken if len(taken) else places[[draw.integers(len(places))]]
             chosen[row, taken] = True
             shown[row, taken] = self._shown(tokens[row, taken], draw)
-        return replace(read, tokens=torch.from_numpy(shown)), torch.from_numpy(chosen)
+        return torch.from_numpy(shown), torch.from_numpy(chosen)
 
     def _shown(self, tokens: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
         """Most as the mask, some as they are, some as any other token."""

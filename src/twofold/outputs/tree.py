@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from twofold.data.cache import Encoded
+from twofold.data.batches import pad_ids
+from twofold.data.columns import UNSEEN, TooLongError, given_words, numbers_of, say_unseen
 from twofold.data.conll import check_tree, plain_conllu, universal, with_tree
 from twofold.data.files import Row
-from twofold.data.text_column import TooLongError
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.data.words_in_rows import UNSEEN, given_words, names_found, numbers_of, padded, say_unseen, words_in
 from twofold.errors import TwofoldError
 from twofold.inputs import Input
-from twofold.inputs.words import Sentence, Words, WordsInput
-from twofold.outputs import ColumnOutput, OutputConfig
+from twofold.inputs.words import Sentence, WordsInput
+from twofold.outputs.tags import WordNamesConfig, WordNamesOutput
 from twofold.results import Arcs, Prediction, Tree
-from twofold.types import Classes, HiddenSpec, InputBatch, Target
+from twofold.types import Classes, HiddenSpec, Target
 
 TREE_MEMORY = 1 << 30
 """Bytes that finding the tree of one sentence may take at most."""
@@ -28,18 +27,14 @@ MOST_TREE_WORDS = math.isqrt(TREE_MEMORY // PAIR_BYTES)
 
 
 @dataclass(frozen=True)
-class Config(OutputConfig):
+class Config(WordNamesConfig):
     """Settings of dependency trees."""
 
     takes: ClassVar[type] = Arcs
-    input: ClassVar[str | None] = "words"
-    reads: ClassVar[type[InputBatch]] = Words
-    joins: ClassVar[bool] = False
+    least: ClassVar[int] = 1
 
     column: tuple[str, ...] = ("heads", "relations")
     """The columns or keys of heads, counted from 1 with 0 for the root, and of relations."""
-    names: tuple[str, ...] | None = None
-    """All relations; unless given, those of the training rows."""
 
     def __post_init__(self) -> None:
         if len(self.column) != 2:
@@ -47,44 +42,25 @@ class Config(OutputConfig):
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TreeOutput:
         assert isinstance(input, WordsInput)
-        return TreeOutput(name, self.column[0], self.column[1], input, Classes(self.names or ()))
-
-    def columns(self) -> tuple[str, ...]:
-        return self.column
-
-    def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
-        if self.names is not None:
-            return self
-        relations = self.column[1]
-        return replace(self, names=names_found(rows(), lambda row: words_in(row, relations), relations, least=1))
+        return TreeOutput(name, self, Classes(self.names or ()), input)
 
 
 @dataclass(frozen=True)
-class TreeOutput(ColumnOutput[Ids]):
+class TreeOutput(WordNamesOutput):
     """The head of every word and the number of its relation, by turns."""
 
-    heads: str
-    relations: str
-    words: WordsInput
-    classes: Classes
+    config: Config
     metrics: ClassVar[tuple[str, ...]] = ("loss", "tree")
-
-    @property
-    def spec(self) -> Classes:
-        return self.classes
-
-    def settings(self) -> list[Any]:
-        return ["tree", self.heads, self.relations, list(self.classes.names), *self.words.settings()]
 
     def gold(self, row: Row) -> tuple[list[int], list[str]]:
         """Heads and relations of a row, which must make a tree."""
-        words, relations = self.words.words(row), words_in(row, self.relations)
-        given = row.values.get(self.heads)
+        words, relations, column = self.words.value(row), self.names_in(row), self.config.column[0]
+        given = row.values.get(column)
         heads = given.split() if isinstance(given, str) else given
         try:
             numbers = [int(str(head)) for head in heads or ()]
         except (TypeError, ValueError):
-            raise TwofoldError(f"{row.place}: '{self.heads}' must hold a whole number for each word") from None
+            raise TwofoldError(f"{row.place}: '{column}' must hold a whole number for each word") from None
         if not len(numbers) == len(relations) == len(words):
             raise TwofoldError(
                 f"{row.place}: {len(numbers)} heads and {len(relations)} relations, but {len(words)} words; "
@@ -94,30 +70,26 @@ class TreeOutput(ColumnOutput[Ids]):
             raise TwofoldError(f"{row.place}: the tree {wrong}; mend it or remove the sentence")
         return numbers, relations
 
-    def encode(self, rows: Sequence[Row]) -> Encoded:
-        kept = self.words.learned(rows).ids
-        return Encoded([self._numbers(row, len(sentence.starts)) for row, sentence in zip(rows, kept, strict=True)])
-
     def values(self, rows: Sequence[Row]) -> Sequence[Ids]:
-        known = set(map(universal, self.classes.names))
+        known = set(map(universal, self.spec.names))
 
         def new(row: Row) -> list[str]:
             """Subtypes do not count, so one that was not seen can be answered rightly."""
             return [relation for relation in self.gold(row)[1] if universal(relation) not in known]
 
-        say_unseen(rows, new, self.classes)
-        return [self._numbers(row) for row in rows]
+        say_unseen(rows, new, self.spec)
+        return [self.numbers_in(row) for row in rows]
 
-    def _numbers(self, row: Row, kept: int | None = None) -> list[int]:
+    def numbers_in(self, row: Row, kept: int | None = None) -> list[int]:
         """Heads and relations by turns, of so many words or of all."""
         heads, relations = self.gold(row)
         kept = len(heads) if kept is None else kept
         heads = [head if head <= kept else UNSEEN for head in heads[:kept]]
-        return [value for pair in zip(heads, numbers_of(relations[:kept], self.classes), strict=True) for value in pair]
+        return [value for pair in zip(heads, numbers_of(relations[:kept], self.spec), strict=True) for value in pair]
 
     def target(self, values: Sequence[Ids]) -> Target:
         """(rows, words, 2): the head and the number of the relation."""
-        flat = padded(values, UNSEEN)
+        flat = pad_ids(values, UNSEEN)[0]
         both = flat.view(len(flat), -1, 2)
         return Target(both.clamp(min=0), (both >= 0).all(-1))
 
@@ -141,5 +113,5 @@ class TreeOutput(ColumnOutput[Ids]):
         return with_tree(lines or plain_conllu(answer.words), answer.heads, answer.relations)
 
     def answer(self, given: Any, item: Any, raw: Arcs, begun: Ids = ()) -> Prediction:
-        relations = tuple(self.classes.names[number] for number in raw.relations)
+        relations = tuple(self.spec.names[number] for number in raw.relations)
         return Prediction(given, Tree(given_words(given), raw.heads, relations), raw.score)

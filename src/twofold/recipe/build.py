@@ -1,60 +1,58 @@
-"""From a recipe to what a training needs: the model, the cache of its rows, and which rows are learned from."""
+"""From a recipe to what a training needs: tokenizers, the model, the cache of its rows, and which are learned from."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.files import Row, Sources, read_rows
-from twofold.data.ranking import AUTO, warn_of_unread_rows
-from twofold.data.ranking_columns import UNREAD
-from twofold.data.relevance import kind_of_row, warn_of_unread
-from twofold.data.tokenizer import Frame
+from twofold.data.ranking import AUTO, kind_of_row, warn_of_unread, warn_of_unread_rows
+from twofold.data.ranking_batches import UNREAD
+from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, listed
-from twofold.inputs import INPUT, BatchSizes
+from twofold.inputs import INPUT, BatchSizes, InputConfig
 from twofold.inputs.image import NAME
 from twofold.model import Model, Ranker
-from twofold.model.limits import within_positions
-from twofold.model.rows import TrainingRows
-from twofold.model.sentence_folder import say_left_out
-from twofold.progress import bar
-from twofold.recipe.data import Split, draw_rows
-from twofold.recipe.recipe import Recipe
-from twofold.recipe.tokenizers import make_tokenizers
+from twofold.model.config import within_positions
+from twofold.model.model import TrainingRows
+from twofold.model.sentences import say_left_out
+from twofold.outputs import OutputConfig
+from twofold.progress import Report, bar
+from twofold.recipe.recipe import DataConfig, Recipe
+
+
+@dataclass(frozen=True)
+class Split:
+    """The numbers of the rows to learn from, and the rows to judge by."""
+
+    rows: NDArray[np.int64]
+    validation: list[Row]
 
 
 def build_model(recipe: Recipe, folder: Path) -> Model:
     """A new model with the weights it starts from, its tokenizers trained or loaded; they are kept in `folder`."""
     _check_columns(recipe)
-    config = recipe.model_config()
-    tokenizers = make_tokenizers(config, recipe.own_tokenizer(), lambda: recipe.read(recipe.data.train), folder)
-    tasks = {
-        name: replace(task, output=task.output.learned(lambda: recipe.read(recipe.data.train)))
-        for name, task in config.tasks.items()
-    }
-    other = config.candidate_encoder.settled() if config.candidate_encoder else None
-    config = replace(config, encoder=config.encoder.settled(), candidate_encoder=other, tasks=tasks)
+    tokenizers = make_tokenizers(recipe, folder)
+    tasks = {name: replace(task, output=task.output.learned(recipe.rows)) for name, task in recipe.tasks.items()}
+    other = recipe.candidate_encoder.settled() if recipe.candidate_encoder else None
+    config = replace(recipe.model_config(), encoder=recipe.encoder.settled(), candidate_encoder=other, tasks=tasks)
     frame = tokenizers[INPUT].frame if INPUT in tokenizers else Frame()
     model = (Ranker if config.ranks else Model)(within_positions(config, frame), tokenizers)
     if not recipe.start or recipe.start_anyway:  # otherwise every weight of the encoder comes from there
-        say_left_out(recipe.encoder, _prompts(recipe))
+        candidates = [prompt for task in recipe.tasks.values() for prompt in task.output.prompts()]
+        say_left_out(recipe.encoder, (*recipe.input.prompts(), *candidates) if recipe.ranks else ())
         model.start_from(recipe.start_anyway)
     if recipe.start:
         model.take_weights(recipe.start, recipe.start_anyway)
     return model
-
-
-def _prompts(recipe: Recipe) -> tuple[str, ...]:
-    """What stands before contexts and candidates, where it ranks."""
-    outputs = [task.output for task in recipe.tasks.values()]
-    candidates = [prompt for output in outputs for prompt in output.prompts()]
-    return (*recipe.input.prompts(), *candidates) if recipe.ranks else ()
 
 
 def _check_columns(recipe: Recipe) -> None:
@@ -62,11 +60,10 @@ def _check_columns(recipe: Recipe) -> None:
     where = recipe.data.train
     if not recipe.input.check_columns(where):
         return
-    row = next(read_rows(where) if recipe.data.form == AUTO else recipe.read(where))
-    several = len(recipe.tasks) > 1
+    row = next(read_rows(where) if recipe.data.form == AUTO else recipe.rows())
     settings = {"source": recipe.input.columns()}
     for name, task in recipe.tasks.items():
-        place = f"decoders.{name}." if several else ""
+        place = f"decoders.{name}." if len(recipe.tasks) > 1 else ""
         settings |= {f"{place}{setting}": columns for setting, columns in task.output.required(row).items()}
     for setting, columns in settings.items():
         for column in columns:
@@ -78,66 +75,127 @@ def _check_columns(recipe: Recipe) -> None:
                 )
 
 
+def make_tokenizers(recipe: Recipe, folder: Path) -> dict[str, TextTokenizer]:
+    """Each tokenizer that a model needs, by its name: brought by the encoder, or trained on the texts of the rows.
+
+    Those that were trained before are in `folder`.
+    """
+    reads, brought = recipe.input.tokenizer_settings(), recipe.own_tokenizer()
+    own = {name: settings for name, task in recipe.tasks.items() if (settings := task.output.tokenizer_settings())}
+    writing = [name for name, task in recipe.tasks.items() if task.output.writes_text]
+    shared = [name for name in writing if name not in own]
+    groups = [(reads or TokenizerConfig(), [INPUT, *shared] if reads else shared)]
+    groups += [(settings, [name]) for name, settings in own.items()]
+    tokenizers: dict[str, TextTokenizer] = {}
+    if brought is not None:
+        # Of images the encoder reads how a text begins, in the tokens that are written.
+        tokenizers = {INPUT: brought} if reads else dict.fromkeys(writing, brought)
+    for settings, group in groups:
+        names = [name for name in group if name not in tokenizers]
+        if not names:
+            continue
+        path = folder / f"{names[0]}.json"
+        if path.exists():
+            tokenizer = TextTokenizer.load(path)
+        else:
+            with bar("reading for the tokenizer", None) as report:
+                tokenizer = TextTokenizer.train(_texts(recipe, names, report), settings)
+            tokenizer.save(path)
+        tokenizers |= dict.fromkeys(names, tokenizer)
+    return tokenizers
+
+
+def _texts(recipe: Recipe, names: list[str], report: Report) -> Iterator[str]:
+    """The texts of all rows, row by row; a column that is read and written counts once."""
+    read = set(recipe.input.columns()) if INPUT in names else set()
+    outputs = [recipe.tasks[name].output for name in names if name != INPUT]
+    sources: list[Callable[[Row], Iterable[str]]] = [recipe.input.row_texts] if INPUT in names else []
+    sources += [output.row_texts for output in outputs if not set(output.columns()) <= read]
+    for number, row in enumerate(recipe.rows(), start=1):
+        for texts in sources:
+            try:
+                yield from texts(row)
+            except TwofoldError:
+                if not recipe.input.skips():
+                    raise
+        report(number)
+
+
 def cache_rows(recipe: Recipe, model: Model) -> Cache:
     """The training file as numbers; what was cut or left out is said."""
-    columns, where = model.columns(), recipe.data.train
-    outputs = [task.output for task in recipe.tasks.values()]
+    where = recipe.data.train
 
     def read(where: Sources) -> Iterator[Row]:
         for row in recipe.read(where):
-            for output in outputs:
-                row = output.row(row, recipe.input)
+            for task in recipe.tasks.values():
+                row = task.output.row(row, recipe.input)
             yield row
 
     with bar("tokenizing", None) as report:
         content = f"{recipe.data.form} {recipe.input.content(where)}"
-        cache = Cache.of(where, columns, report, read, content)
+        cache = Cache.of(where, model.columns(), report, read, content)
     if isinstance(model, Ranker):
         _say_unread(recipe, cache)
     else:
-        _say_cut(model, cache)
+        _say_cut(recipe, model, cache)
     return cache
 
 
-def _say_cut(model: Model, cache: Cache) -> None:
+def _say_cut(recipe: Recipe, model: Model, cache: Cache) -> None:
     """Say how many rows lost a part of what is read or written."""
-    texts = {name: "input" for name in model.input.columns() if model.input.tokenizer is not None}
-    texts |= {name: "output" for name, output in model.outputs.items() if output.counted}
-    for name, setting in texts.items():
+    texts: dict[str, tuple[str, InputConfig | OutputConfig]] = {}
+    if model.input.tokenizer is not None:
+        texts = dict.fromkeys(model.input.columns(), ("input", recipe.input))
+    texts |= {name: ("output", recipe.tasks[name].output) for name, output in model.outputs.items() if output.counted}
+    for name, (setting, config) in texts.items():
         if cut := cache.cut[name]:
-            config = model.config.tasks[name].output if setting == "output" else model.config.input
             columns = " and ".join(config.columns())
-            warnings.warn(
-                f"{cut:,} of {cache.rows:,} rows: '{columns}' is longer than {setting}.max_tokens and was cut",
-                stacklevel=3,
-            )
+            said = f"'{columns}' is longer than {setting}.max_tokens and was cut"
+            warnings.warn(f"{cut:,} of {cache.rows:,} rows: {said}", stacklevel=3)
 
 
 def _say_unread(recipe: Recipe, cache: Cache) -> None:
     """Name columns that look like labels and are not read."""
     unread = np.flatnonzero(cache.columns["unread"].lengths)
     if len(unread):
-        first = next(islice(recipe.read(recipe.data.train), int(unread[0]), None))
+        first = next(islice(recipe.rows(), int(unread[0]), None))
         names = [UNREAD[number] for number in dict.fromkeys(cache.columns["unread"].ids.tolist())]
         warn_of_unread(first.place, names, kind_of_row(first), len(unread))
 
 
 def split_rows(recipe: Recipe, cache: Cache, model: Model) -> Split:
     """The rows that can be used and are learned from, and those to judge by."""
-    data, seed = recipe.data, recipe.train.seed
+    data = recipe.data
     usable = _usable(recipe, cache, model)
-    learned, held = draw_rows(data, len(usable), seed)
+    learned, held = draw_rows(data, len(usable), recipe.train.seed)
     if data.dev:
         validation = list(model.usable(recipe.read(data.dev)))
         if not validation:
             raise TwofoldError(f"{data.dev}: no row can be used")
-        learned, _ = draw_rows(replace(data, held_out=0), len(usable), seed)
     else:
         wanted = set(usable[held].tolist())
-        rows = enumerate(recipe.read(data.train)) if wanted else ()
+        rows = enumerate(recipe.rows()) if wanted else ()
         validation = [row for number, row in rows if number in wanted]
     _check_rows(recipe, model, validation)
     return Split(usable[learned], validation)
+
+
+def draw_rows(data: DataConfig, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of so many rows the numbers of those that are learned from, and of those that are held out."""
+    share = data.held_out_share
+    held = min(data.held_out, max(1, int(count * share))) if share else data.held_out
+    if held and held >= count:
+        raise TwofoldError(f"data.held_out={data.held_out}: there are only {count} rows; lower it")
+    rows, held_out = hold_out(count, held, seed)
+    if not data.skip and (data.rows is None or data.rows >= len(rows)):
+        return rows, held_out
+    drawn = np.random.default_rng([seed, len(rows)]).permutation(rows)
+    if data.skip + 2 > len(rows):
+        raise TwofoldError(
+            f"data.skip={data.skip}: leaves out the rows that the model it adds to has learned from, but there are "
+            f"only {len(rows):,}; data.skip=0 learns from all of them"
+        )
+    return np.sort(drawn[data.skip :][: data.rows]), held_out
 
 
 def _check_rows(recipe: Recipe, model: Model, rows: list[Row]) -> None:
@@ -154,7 +212,7 @@ def _check_rows(recipe: Recipe, model: Model, rows: list[Row]) -> None:
             column.encode(rows)
 
 
-def _usable(recipe: Recipe, cache: Cache, model: Model) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _usable(recipe: Recipe, cache: Cache, model: Model) -> NDArray[np.int64]:
     """The numbers of the rows that can be used; the others are named."""
     if not recipe.input.skips():
         return np.arange(cache.rows)
@@ -174,8 +232,7 @@ def training_rows(recipe: Recipe, cache: Cache, split: Split, model: Model) -> T
     """The rows as batches."""
     train = recipe.train
     negatives = train.negatives if isinstance(model, Ranker) and model.joined else None
-    teaches = any(loss.needs_teacher for loss in recipe.losses)
-    if teaches and not len(cache.columns["scores"].ids):
+    if any(loss.needs_teacher for loss in recipe.losses) and not len(cache.columns["scores"].ids):
         raise TwofoldError("losses: the training rows have no teacher's 'scores'; name a `teacher`")
     sizes = BatchSizes(train.batch_tokens, train.batch_rows, train.seed, negatives)
     return TrainingRows(cache, split.rows, model.input, list(model.outputs.values()), sizes)

@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from twofold.errors import TwofoldError, did_you_mean
+from twofold.storage import refuse_special
 from twofold.storage.encodings import conversion
-from twofold.storage.special_files import refuse_special
 
+BOOL, FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
 LARGEST_RECIPE = 1_000_000
 MOST_VALUES = 100_000
 """How many values a recipe may hold, aliases written out."""
@@ -33,14 +34,12 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
-    ]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (BOOL, FLOAT)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tfTF"))
+_Loader.add_implicit_resolver(BOOL, re.compile(r"^(?:true|false|True|False)$"), list("tfTF"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
+    FLOAT,
     re.compile(r"^[-+]?(?:\d[\d_]*\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+|\.inf)$"),
     list("-+0123456789."),
 )
@@ -103,7 +102,7 @@ def to_yaml(content: Mapping[str, Any]) -> str:
 
 def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """Apply `key.path=value` changes, as given on the command line, to a copy of `content`."""
-    result: dict[str, Any] = _copy(content)
+    result = dict(content)
     for change in changes:
         path, equals, value = change.partition("=")
         if not equals or not path:
@@ -111,9 +110,11 @@ def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
         *folders, last = path.split(".")
         place = result
         for name in folders:
-            place = place.setdefault(name, {})
-            if not isinstance(place, dict):
+            inner = place.get(name, {})
+            if not isinstance(inner, dict):
                 raise TwofoldError(f"'{change}': recipe.{name} holds a value, not further keys")
+            place[name] = dict(inner)  # of an alias only this place is changed
+            place = place[name]
         place[last] = parse_yaml(value, f"'{change}'")
     return result
 
@@ -137,12 +138,6 @@ def _environment(name: str, place: str) -> str:
             f"or with {place}=... of your own{without}"
         )
     return os.environ[name]
-
-
-def _copy(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _copy(value) for key, value in content.items()}
-    return content
 
 
 def recipe_folder() -> Path:

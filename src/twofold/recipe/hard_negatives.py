@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,179 +18,151 @@ from torch import Tensor
 
 from twofold import storage
 from twofold.data.candidates import read_candidates
-from twofold.data.files import Row, Sources
-from twofold.data.ranking import RankingReader, text_key, warn_of_unread_rows
-from twofold.decoders import Contexts
+from twofold.data.ranking import AUTO, RankingReader, text_key, warn_of_unread_rows
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.model.load import load_ranker
+from twofold.outputs.ranking import Config as RankingOutput
 from twofold.progress import bar
+from twofold.recipe.build import draw_rows
+from twofold.recipe.recipe import Mining, Recipe, Teacher
 
 ROWS = 4096
 """How many texts are read, or pairs scored, between two looks at the progress."""
 CONTEXTS, CORPUS = 256, 1 << 16
 """How many contexts meet how many texts of the corpus at a time."""
+Values = dict[str, Any]
+"""A row as a ranker learns from it: its context, response, further right ones, negatives and scores."""
 
 
-@dataclass(frozen=True)
-class Mining:
-    """Wrong candidates that a model takes for right ones."""
-
-    model: str
-    """A ranker's folder, a hub id, or `default`."""
-    count: int = 4
-    """How many for each context."""
-    depth: int = 50
-    """They are drawn by seed from the best so many."""
-    skip: int = 0
-    """So many of the very best are left out: they may be right."""
-    similar: float = 0.95
-    """A text whose cosine with the right response is above this is left out as a near-duplicate."""
-    corpus: str | None = None
-    """A file of texts to look among; the responses of the training file unless given."""
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.depth < self.count or self.skip < 0 or not 0 < self.similar <= 1:
-            raise ValueError("count must be at least 1, depth at least count, skip at least 0, similar in (0, 1]")
+def prepared(recipe: Recipe, path: Path) -> Recipe:
+    """The recipe that learns from rows with mined negatives and a teacher's scores, which lie in a file at `path`."""
+    if not path.exists():
+        _prepare_rows(recipe, path)
+    return replace(recipe, data=replace(recipe.data, train=str(path), form=AUTO))
 
 
-@dataclass(frozen=True)
-class Teacher:
-    """A ranker whose scores another follows."""
-
-    model: str
-    """A ranker's folder; most often a cross-encoder's."""
-    negatives: int = 4
-    """Where a row has no wrong candidates of its own: how many responses of others it gets, drawn by seed."""
-
-    def __post_init__(self) -> None:
-        if self.negatives < 1:
-            raise ValueError(f"negatives must be at least 1, not {self.negatives}")
-
-
-def prepare_rows(
-    reader: RankingReader,
-    where: Sources,
-    mine: Mining | None,
-    teacher: Teacher | None,
-    seed: int,
-    path: Path,
-    learned: Callable[[int], NDArray[np.int64]] = np.arange,
-) -> None:
-    """Write the rows of a file with mined negatives and a teacher's scores to a jsonl file of the same columns.
-
-    `learned` tells the numbers of the rows that are learned from; the others are written as they are.
-    """
-    rows = list(reader.read_as_given(where))
+def _prepare_rows(recipe: Recipe, path: Path) -> None:
+    """Write the rows to a jsonl file of the same columns; those that are not learned from are written as they are."""
+    output = cast(RankingOutput, next(iter(recipe.tasks.values())).output)
+    reader, seed = output.reader(recipe.input, recipe.data.form), recipe.train.seed
+    rows = list(reader.read_as_given(recipe.data.train))
     made = [dict(reader.row(row).values) for row in rows]
     warn_of_unread_rows(reader, rows)  # such columns are not written
-    if mine:
-        _mine(made, learned(len(made)), mine, seed, path.parent)
-    if teacher:
-        _teach(made, learned(len(made)), teacher, seed)
+    learned, _ = draw_rows(recipe.data, len(made), seed)
+    if recipe.mine:
+        _mine(made, learned, recipe.mine, seed, path.parent)
+    if recipe.teacher:
+        _teach(made, learned, recipe.teacher, seed)
     lines = [
-        json.dumps(_as_given(reader, row, values), ensure_ascii=False) for row, values in zip(rows, made, strict=True)
+        json.dumps(_as_given(reader, row.values, values), ensure_ascii=False)
+        for row, values in zip(rows, made, strict=True)
     ]
     storage.write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _as_given(reader: RankingReader, row: Row, values: dict[str, Any]) -> dict[str, Any]:
+def _as_given(reader: RankingReader, given: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """A row under the columns it came from, so that whoever reads the file reads it as before."""
-    columns = [name for name in (reader.context, reader.preface) if name and name in row.values]
-    given = {name: row.values[name] for name in columns}
+    row = {name: given[name] for name in (reader.context, reader.preface) if name and name in given}
     right = _right_texts(values)
-    return {
-        **given,
-        reader.response: right if len(right) > 1 else right[0],
-        **{k: values[k] for k in ("negatives", "scores") if k in values},
-    }
+    row[reader.response] = right if len(right) > 1 else right[0]
+    return row | {name: values[name] for name in ("negatives", "scores") if name in values}
 
 
-def _right_texts(values: dict[str, Any]) -> list[str]:
+def _right_texts(values: Values) -> list[str]:
     """All right texts of a row."""
     return [values["response"], *values.get("others", ())]
 
 
-def _mine(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Mining, seed: int, folder: Path) -> None:
+def _context_key(values: Values) -> int:
+    return text_key(" \n".join(values["context"]))
+
+
+def _mine(rows: list[Values], learned: NDArray[np.int64], settings: Mining, seed: int, folder: Path) -> None:
     model = load_ranker(settings.model)
     if model.joined:
         raise TwofoldError(f"mine.model={settings.model}: a cross-encoder cannot search; give a bi- or poly-encoder")
     responses = [text for row in rows for text in _right_texts(row)]
-    given = [one.text for one in read_candidates(settings.corpus)] if settings.corpus else []
-    corpus = list(dict.fromkeys([*responses, *given]))  # the right ones too: their vectors tell near-duplicates
-    place = {text: number for number, text in enumerate(corpus)}
-    usable = np.array([not settings.corpus] * len(corpus))
+    given = [candidate.text for candidate in read_candidates(settings.corpus)] if settings.corpus else []
+    texts = list(dict.fromkeys([*responses, *given]))  # the right ones too: their vectors tell near-duplicates
+    place = {text: number for number, text in enumerate(texts)}
+    usable = np.full(len(texts), not settings.corpus)
     usable[[place[text] for text in given]] = True
-    twins: dict[int, list[int]] = {}  # texts that differ only in case, blanks or Unicode form
-    for number, text in enumerate(corpus):
-        twins.setdefault(text_key(text), []).append(number)
-    known: dict[int, set[int]] = {}  # texts that are right for a context, however often it stands in the file
-    for row in rows:
-        known.setdefault(text_key(" \n".join(row["context"])), set()).update(
-            number for text in _right_texts(row) for number in twins[text_key(text)]
-        )
+    known = _known(rows, texts)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        vectors = _on_disk(Path(temporary) / "corpus", model, corpus)
+        corpus = _Corpus(_on_disk(Path(temporary) / "corpus", model, texts), usable, settings)
         with bar("mining negatives", len(learned)) as report:
             for start in range(0, len(learned), CONTEXTS):
                 numbers = learned[start : start + CONTEXTS]
                 block = [rows[number] for number in numbers]
-                contexts = [row["context"] for row in block]
-                owners = torch.tensor([number for number, row in enumerate(block) for _ in _right_texts(row)])
-                right = torch.from_numpy(vectors[[place[text] for row in block for text in _right_texts(row)]])
-                left_out = [sorted(known[text_key(" \n".join(context))]) for context in contexts]
-                may = _Wrong(usable, right, owners, settings.similar, left_out, settings.skip + settings.depth)
-                best = may.best(model, contexts, vectors)
-                for number, row, found in zip(numbers, block, best, strict=True):
-                    wrong = found[settings.skip :]
+                right = [[place[text] for text in _right_texts(row)] for row in block]
+                hardest = corpus.hardest(model, block, right, [known[_context_key(row)] for row in block])
+                for number, row, wrong in zip(numbers, block, hardest, strict=True):
                     draw = np.random.default_rng([seed, number])
                     chosen = np.sort(draw.permutation(len(wrong))[: settings.count])
                     row.pop("scores", None)
-                    row["negatives"] = [corpus[wrong[one]] for one in chosen]
+                    row["negatives"] = [texts[text] for text in wrong[chosen]]
                 report(start + len(block))
 
 
+def _known(rows: Sequence[Values], texts: Sequence[str]) -> dict[int, set[int]]:
+    """For each context the numbers of the texts that are right for it, however often it stands in the file."""
+    twins: dict[int, list[int]] = defaultdict(list)  # texts that differ only in case, blanks or Unicode form
+    for number, text in enumerate(texts):
+        twins[text_key(text)].append(number)
+    known: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        known[_context_key(row)].update(number for text in _right_texts(row) for number in twins[text_key(text)])
+    return known
+
+
 @dataclass(frozen=True)
-class _Wrong:
-    """What may be mined for some contexts."""
+class _Corpus:
+    """The texts that negatives are mined from."""
 
+    vectors: NDArray[np.float32]
     usable: NDArray[np.bool_]
-    """Which texts of the corpus may be mined at all."""
-    right: Tensor
-    """(right texts, width): the vectors of the right responses."""
-    owners: Tensor
-    """(right texts): the number of the context each belongs to."""
-    similar: float
-    left_out: list[list[int]]
-    """For each context the numbers of the texts that are right for it."""
-    wanted: int
+    """Which of them may be mined at all."""
+    settings: Mining
 
-    def best(
-        self, model: Ranker, contexts: Sequence[list[str]], vectors: NDArray[np.float32]
+    def hardest(
+        self, model: Ranker, rows: Sequence[Values], right: Sequence[list[int]], known: Sequence[set[int]]
     ) -> list[NDArray[np.int64]]:
-        """For each context the numbers of the wrong texts that score best, a part of the corpus at a time."""
-        read: Contexts = model.embed_contexts(contexts)
-        scores = torch.empty(len(contexts), 0)
-        numbers = torch.empty(len(contexts), 0, dtype=torch.long)
-        rows = torch.tensor([row for row, known in enumerate(self.left_out) for _ in known])
-        columns = torch.tensor([one for known in self.left_out for one in known])
-        for start in range(0, len(vectors), CORPUS):
-            part = torch.from_numpy(np.array(vectors[start : start + CORPUS]))
+        """For each row the numbers of the wrong texts that score best, a part of the corpus at a time.
+
+        right, known: the numbers of its right responses, and of all texts that are right for its context
+        """
+        contexts = model.embed_contexts([row["context"] for row in rows])
+        owners, responses = _pairs(right)
+        right_vectors = F.normalize(torch.from_numpy(self.vectors[responses.numpy()]))
+        known_rows, known_texts = _pairs(known)
+        wanted = self.settings.skip + self.settings.depth
+        best, numbers = torch.empty(len(rows), 0), torch.empty(len(rows), 0, dtype=torch.long)
+        for start in range(0, len(self.vectors), CORPUS):
+            part = torch.from_numpy(np.array(self.vectors[start : start + CORPUS]))
             with torch.no_grad():
-                found: Tensor = model.head.score(read, part.to(model.device)).cpu()
-            found[:, torch.from_numpy(~self.usable[start : start + CORPUS])] = -torch.inf
-            near, columns_near = (F.normalize(self.right) @ F.normalize(part).T > self.similar).nonzero(as_tuple=True)
-            found[self.owners[near], columns_near] = -torch.inf
-            here = (start <= columns) & (columns < start + CORPUS)
-            found[rows[here], columns[here] - start] = -torch.inf
-            top = found.topk(min(self.wanted, found.shape[1]))
-            scores, numbers = torch.cat([scores, top.values], 1), torch.cat([numbers, top.indices + start], 1)
-            kept = scores.topk(min(self.wanted, scores.shape[1]))
-            scores, numbers = kept.values, numbers.gather(1, kept.indices)
-        return [row[score > -torch.inf].numpy() for row, score in zip(numbers, scores, strict=True)]
+                scores: Tensor = model.head.score(contexts, part.to(model.device)).cpu()
+            scores[:, torch.from_numpy(~self.usable[start : start + CORPUS])] = -torch.inf
+            near, near_texts = (right_vectors @ F.normalize(part).T > self.settings.similar).nonzero(as_tuple=True)
+            scores[owners[near], near_texts] = -torch.inf
+            here = (start <= known_texts) & (known_texts < start + CORPUS)
+            scores[known_rows[here], known_texts[here] - start] = -torch.inf
+            top = scores.topk(min(wanted, scores.shape[1]))
+            best, numbers = torch.cat([best, top.values], 1), torch.cat([numbers, top.indices + start], 1)
+            kept = best.topk(min(wanted, best.shape[1]))
+            best, numbers = kept.values, numbers.gather(1, kept.indices)
+        wrong = [row[score > -torch.inf].numpy() for row, score in zip(numbers, best, strict=True)]
+        return [row[self.settings.skip :] for row in wrong]
 
 
-def _teach(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Teacher, seed: int) -> None:
+def _pairs(numbers: Sequence[Iterable[int]]) -> tuple[Tensor, Tensor]:
+    """Numbers of each row in order, all in one tensor, and a second one before it of the rows they belong to."""
+    pairs = [(row, number) for row, members in enumerate(numbers) for number in sorted(members)]
+    rows, members = torch.tensor(pairs, dtype=torch.long).view(-1, 2).unbind(1)
+    return rows, members
+
+
+def _teach(rows: list[Values], learned: NDArray[np.int64], settings: Teacher, seed: int) -> None:
     model = load_ranker(settings.model)
     responses = list(dict.fromkeys(text for row in rows for text in _right_texts(row)))
     for number in learned:
@@ -197,7 +170,7 @@ def _teach(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Tea
         if not row["negatives"]:
             right = _right_texts(row)
             draw = np.random.default_rng([seed, number]).permutation(len(responses))[: settings.negatives + len(right)]
-            wrong = [responses[one] for one in draw if responses[one] not in right]
+            wrong = [responses[text] for text in draw if responses[text] not in right]
             row["negatives"] = wrong[: settings.negatives]
     with bar("asking the teacher", len(learned)) as report:
         for start in range(0, len(learned), ROWS // 8):
@@ -211,13 +184,9 @@ def _teach(rows: list[dict[str, Any]], learned: NDArray[np.int64], settings: Tea
 
 def _on_disk(path: Path, model: Ranker, texts: Sequence[str]) -> NDArray[np.float32]:
     """The vectors of all texts in a file, of which only what is touched is in memory."""
-    vectors: NDArray[np.float32] | None = None
-    with bar("reading candidates", len(texts)) as report:
+    with path.open("wb") as file, bar("reading candidates", len(texts)) as report:
         for start in range(0, len(texts), ROWS):
             part = model.embed_candidates(texts[start : start + ROWS]).cpu().numpy()
-            if vectors is None:
-                vectors = np.memmap(path, np.float32, "w+", shape=(len(texts), part.shape[1]))
-            vectors[start : start + len(part)] = part
+            part.astype(np.float32).tofile(file)
             report(start + len(part))
-    assert vectors is not None
-    return vectors
+    return np.memmap(path, np.float32, "r").reshape(len(texts), -1)

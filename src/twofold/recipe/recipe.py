@@ -2,30 +2,102 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from twofold.config import structure, unstructure
-from twofold.data.corpora import read_corpus
+from twofold.data.corpora import corpus_names, read_corpus
 from twofold.data.files import Row, Sources
 from twofold.data.ranking import AUTO
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoderConfig
-from twofold.errors import SeveralErrors, TwofoldError
+from twofold.errors import SeveralErrors, TwofoldError, did_you_mean
 from twofold.inputs import DataFile
 from twofold.metrics import family
 from twofold.model.config import DEFAULT_LOSSES, ModelConfig
 from twofold.model.saved import CONFIG, read
-from twofold.recipe.data import OWN_SHARE, DataConfig
 from twofold.recipe.file import fill_environment, find_recipe, override, read_yaml, recipe_folder
-from twofold.recipe.hard_negatives import Mining, Teacher
 from twofold.recipe.written import as_written, check_targets, expanded, place_as_written
 from twofold.storage import sha256
 from twofold.training.config import TrainConfig
+
+OWN_SHARE = 0.1
+"""The largest share that a recipe which comes along holds out of a user's own data."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to learn from."""
+
+    train: str | dict[str, str] | tuple[str, ...]
+    """A jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to plain text
+    files; of images a table that names them, a folder, or a folder inside a zip archive; or several files, which are
+    read as one."""
+    dev: str | dict[str, str] | tuple[str, ...] | None = None
+    """Rows to judge by while training, of the same form."""
+    held_out: int = 0
+    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    held_out_share: float | None = None
+    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
+    rows: int | None = None
+    """Learns from this many rows drawn by seed instead of all."""
+    skip: int = 0
+    """Skips the first N rows drawn, such as those that another model learned from, to whose score this one adds."""
+    form: str = AUTO
+    """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ValueError("train names no file")
+        if self.dev and self.held_out:
+            raise ValueError("give dev or held_out, not both; data.held_out=0 or data.dev=null leaves one out")
+        if self.held_out_share is not None and not 0 < self.held_out_share <= 1:
+            raise ValueError("held_out_share must be above 0 and at most 1")
+        if self.held_out < 0 or self.skip < 0 or (self.rows is not None and self.rows < 2):
+            raise ValueError("held_out and skip must be at least 0, rows at least 2")
+        if self.form not in (AUTO, *corpus_names()):
+            raise ValueError(f"form: {self.form!r} is not known; {did_you_mean(self.form, [AUTO, *corpus_names()])}")
+        if self.form != AUTO and isinstance(self.train, dict):
+            raise ValueError(f"form: {self.form}: name files, not columns")
+
+
+@dataclass(frozen=True)
+class Mining:
+    """Wrong candidates that a model takes for right ones."""
+
+    model: str
+    """A ranker's folder, a hub id, or `default`."""
+    count: int = 4
+    """How many for each context."""
+    depth: int = 50
+    """They are drawn by seed from the best so many."""
+    skip: int = 0
+    """So many of the very best are left out: they may be right."""
+    similar: float = 0.95
+    """A text whose cosine with the right response is above this is left out as a near-duplicate."""
+    corpus: str | None = None
+    """A file of texts to look among; the responses of the training file unless given."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.depth < self.count or self.skip < 0 or not 0 < self.similar <= 1:
+            raise ValueError("count must be at least 1, depth at least count, skip at least 0, similar in (0, 1]")
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A ranker whose scores another follows."""
+
+    model: str
+    """A ranker's folder; most often a cross-encoder's."""
+    negatives: int = 4
+    """Where a row has no wrong candidates of its own: how many responses of others it gets, drawn by seed."""
+
+    def __post_init__(self) -> None:
+        if self.negatives < 1:
+            raise ValueError(f"negatives must be at least 1, not {self.negatives}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +127,12 @@ class Recipe(ModelConfig):
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """A recipe from plain values as they stand in YAML; what they leave out the parts they name bring."""
-        whole = expanded(fill_environment(dict(content)))
+        content = dict(content)
         try:
-            recipe = structure(whole, cls)
+            recipe = structure(expanded(fill_environment(content)), cls)
         except SeveralErrors as error:
-            raise SeveralErrors(place_as_written(line, dict(content)) for line in error.lines) from None
-        check_targets(dict(content), recipe.tasks)
+            raise SeveralErrors(place_as_written(line, content) for line in error.lines) from None
+        check_targets(content, recipe.tasks)
         recipe.check()
         return recipe
 
@@ -70,29 +142,34 @@ class Recipe(ModelConfig):
 
     def model_config(self) -> ModelConfig:
         """What the model is built from."""
-        return ModelConfig(**{one.name: getattr(self, one.name) for one in dataclasses.fields(ModelConfig)})
+        return ModelConfig(**{setting.name: getattr(self, setting.name) for setting in fields(ModelConfig)})
 
     def check(self) -> None:
         """Refuse parts and settings that do not fit."""
         super().check()
-        if not self.ranks:
-            for name in ("mine", "teacher", "two_towers", "candidate_encoder"):
-                if getattr(self, name):
-                    raise TwofoldError(f"recipe.{name} is for decoders that rank candidates")
-            if self.losses != DEFAULT_LOSSES:
-                raise TwofoldError("recipe.losses is for decoders that rank candidates")
+        others = {"mine": None, "teacher": None, "two_towers": False, "candidate_encoder": None}
+        for name, default in {**others, "losses": DEFAULT_LOSSES}.items():
+            if not self.ranks and getattr(self, name) != default:
+                raise TwofoldError(f"recipe.{name} is for decoders that rank candidates")
         if not self.losses:
             raise TwofoldError("recipe.losses: names none; leave it out, or name some: [{kind: in_batch}]")
-        teaches = any(loss.needs_teacher for loss in self.losses)
-        if self.teacher and not teaches:
+        if self.teacher and not any(loss.needs_teacher for loss in self.losses):
             raise TwofoldError("recipe.teacher: no loss follows it; add losses: [..., {kind: kl}], or margin_mse")
-        if self.train.hard_negatives and not self._compares():
+        decoder = next(iter(self.tasks.values())).decoder
+        compares = isinstance(decoder, RankingDecoderConfig) and decoder.joined and decoder.reads_alone()
+        if self.train.hard_negatives and not compares:
             raise TwofoldError(
                 "recipe.train: train.hard_negatives goes by the comparison of a cross-encoder: set decoder.compare"
             )
         if self.tie_embeddings and any(task.output.tokenizer_settings() for task in self.tasks.values()):
             raise TwofoldError("recipe: tie_embeddings needs one tokenizer for all: output.tokenizer=null")
-        self._check_metrics()
+        for name, task in self.tasks.items():
+            place = "recipe.output" if len(self.tasks) == 1 else f"recipe.decoders.{name}.output"
+            try:
+                for kind in task.output.metrics:
+                    family(kind)
+            except TwofoldError as error:
+                raise TwofoldError(f"{place}.metrics: {error}") from None
         try:
             self.input.check_batch_rows(self.train.batch_rows)
             for task in self.tasks.values():
@@ -100,20 +177,9 @@ class Recipe(ModelConfig):
         except ValueError as error:
             raise TwofoldError(f"recipe.train: {error}") from None
 
-    def _check_metrics(self) -> None:
-        """Refuse metric families that are none."""
-        for name, task in self.tasks.items():
-            place = "recipe.output" if len(self.tasks) == 1 else f"recipe.decoders.{name}.output"
-            for kind in task.output.metrics:
-                try:
-                    family(kind)
-                except TwofoldError as error:
-                    raise TwofoldError(f"{place}.metrics: {error}") from None
-
-    def _compares(self) -> bool:
-        """Whether it is a cross-encoder that also reads both sides alone."""
-        decoder = next(iter(self.tasks.values())).decoder
-        return isinstance(decoder, RankingDecoderConfig) and decoder.joined and decoder.reads_alone()
+    def rows(self) -> Iterator[Row]:
+        """Every row of the training data."""
+        return self.read(self.data.train)
 
     def read(self, where: Sources) -> Iterator[Row]:
         """Every row of a file of this recipe's data."""
@@ -156,5 +222,6 @@ def as_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence
     """A recipe from whatever names one, with `key.path=value` changes."""
     if isinstance(recipe, str | Path):
         return Recipe.load(recipe, changes)
-    content = recipe.plain() if isinstance(recipe, Recipe) else recipe
-    return Recipe.of(override(dict(content), changes)) if changes or not isinstance(recipe, Recipe) else recipe
+    if isinstance(recipe, Recipe):
+        return as_recipe(recipe.plain(), changes) if changes else recipe
+    return Recipe.of(override(dict(recipe), changes))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from twofold.config import Part, Role, kind_of, kinds, part_config, unstructure
+from twofold.config import Part, kind_of, kinds, part_config, unstructure
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
@@ -19,23 +20,22 @@ from twofold.outputs import OutputConfig
 from twofold.types import InputBatch
 
 Content = dict[str, Any]
+C = TypeVar("C", bound=Part)
 
 
 def expanded(content: Content) -> Content:
     """Plain values as the dataclass has them: each decoder with its output, and the defaults that the parts bring."""
     content = _with_encoder(content)
     tasks = _tasks(content)
-    outputs = [_config("outputs", task.get("output")) for task in tasks.values()]
-    input = _input(content, [output for output in outputs if issubclass(output, OutputConfig)])
-    kind = _config("inputs", input)
-    train: Content = {}
-    for part in (kind, *outputs):
-        train |= getattr(part, "training", {})
-    given = content.get("train")
-    left = ("decoder", "output", "target", "source", "decoders", "input", "train")
+    outputs = [_config(OutputConfig, task["output"]) for task in tasks.values()]
+    input = _input(content, outputs)
+    train = content.get("train")
+    if train is None or isinstance(train, dict):
+        brought = _config(InputConfig, input).training
+        train = _merged([brought, *(output.training for output in outputs), train or {}])
+    left = ("decoder", "output", "target", "source", "decoders")
     rest = {key: value for key, value in content.items() if key not in left}
-    merged = {**train, **given} if isinstance(given, dict) else (train if given is None else given)
-    return {**rest, "input": input, "tasks": tasks, "train": merged}
+    return {**rest, "input": input, "tasks": tasks, "train": train}
 
 
 def as_written(content: Content) -> Content:
@@ -43,39 +43,29 @@ def as_written(content: Content) -> Content:
     content = {key: value for key, value in content.items() if value is not None}
     tasks = content.pop("tasks")
     if list(tasks) == [MAIN] and tasks[MAIN]["weight"] == 1.0:
-        written = {"decoder": tasks[MAIN]["decoder"], "output": tasks[MAIN]["output"]}
+        written = {name: tasks[MAIN][name] for name in ("decoder", "output")}
     else:
-        several = {name: {**task["decoder"], "output": task["output"]} for name, task in tasks.items()}
-        written = {"decoders": {name: {**part, "weight": tasks[name]["weight"]} for name, part in several.items()}}
+        written = {"decoders": {name: {**task.pop("decoder"), **task} for name, task in tasks.items()}}
     first = {name: content.pop(name) for name in ("data", "input", "encoder")}
     return {**first, **written, **content}
 
 
 def place_as_written(line: str, content: Content) -> str:
-    """An error's place as it stands in the YAML that holds `content`."""
+    """An error's place as it stands in the YAML that holds `content`, where columns may be named in short."""
     place, colon, rest = line.partition(": ")
-    if isinstance(content.get("decoders"), dict):
+    several = content.get("decoders")
+    owners: dict[str, Any] = {"recipe": content}
+    if isinstance(several, dict):
         place = re.sub(r"^recipe\.tasks\.(\w+)(\.decoder\b)?", r"recipe.decoders.\1", place)
+        owners |= {f"recipe.decoders.{name}": given for name, given in several.items()}
     else:
         place = re.sub(rf"^recipe\.tasks\.{MAIN}\b", "recipe", place)
-    for column, short in _short_names(content).items():
-        if place == column or place.startswith(f"{column}["):
-            place = place.replace(column, short, 1)
+    for owner, given in owners.items():
+        for column, short in (("input.column", "source"), ("output.column", "target")):
+            named = isinstance(given, dict) and given.get(short) is not None
+            if named and place.partition("[")[0] == f"{owner}.{column}":
+                place = place.replace(column, short, 1)
     return f"{place}{colon}{rest}"
-
-
-def _short_names(content: Content) -> dict[str, str]:
-    """Where a column is named in short: the place of the column, and the place where it is written."""
-    names = {}
-    if content.get("source") is not None:
-        names["recipe.input.column"] = "recipe.source"
-    if content.get("target") is not None:
-        names["recipe.output.column"] = "recipe.target"
-    several = content.get("decoders")
-    for name, given in several.items() if isinstance(several, dict) else ():
-        if isinstance(given, dict) and given.get("target") is not None:
-            names[f"recipe.decoders.{name}.output.column"] = f"recipe.decoders.{name}.target"
-    return names
 
 
 def check_targets(content: Content, tasks: Mapping[str, Task]) -> None:
@@ -84,90 +74,6 @@ def check_targets(content: Content, tasks: Mapping[str, Task]) -> None:
         if tasks[name].output.columns() and not given.keys() & {"output", "target"}:
             kind = kind_of(tasks[name].decoder)
             raise TwofoldError(f"recipe.decoders.{name}: the decoder '{kind}' needs a column to learn from: target")
-
-
-def _tasks(content: Content) -> dict[str, Content]:
-    """Each decoder by its name, with its output."""
-    several, single = content.get("decoders"), content.get("decoder")
-    if (several is None) == (single is None):
-        raise TwofoldError("recipe: give either `decoder` or `decoders`")
-    if several is None:
-        output, target = content.get("output"), content.get("target")
-        return {MAIN: {"decoder": single, "output": _output(single, output, target, "recipe")}}
-    if not isinstance(several, dict) or not several:
-        raise TwofoldError("recipe.decoders: a mapping of names to decoders")
-    for name in ("output", "target"):
-        if content.get(name) is not None:
-            raise TwofoldError(f"recipe.{name}: with `decoders`, each has its own; write decoders.NAME.{name}")
-    tasks = {}
-    for name, given in several.items():
-        if not isinstance(given, dict):
-            raise TwofoldError(f"recipe.decoders.{name}: needs `kind` and `target`")
-        decoder = {key: value for key, value in given.items() if key not in ("output", "target", "weight")}
-        output = _output(decoder, given.get("output"), given.get("target"), f"recipe.decoders.{name}")
-        tasks[name] = {"decoder": decoder, "output": output}
-        if "weight" in given:
-            tasks[name]["weight"] = given["weight"]
-    return tasks
-
-
-def _output(decoder: Any, output: Any, target: Any, place: str) -> Any:
-    """The output that a decoder writes; `target` is short for its column."""
-    if output is not None and not isinstance(output, dict):
-        return output  # what is wrong with it is said when the recipe is read
-    default = _config("decoders", decoder)
-    kind = default.output if issubclass(default, DecoderConfig) else "text"
-    content = {"kind": kind, **(output or {})}
-    config = _config("outputs", content)
-    for name, default_part in config.parts.items() if issubclass(config, OutputConfig) else ():
-        if isinstance(content.get(name, {}), dict):
-            content[name] = {**default_part, **content.get(name, {})}
-    if target is not None:
-        if issubclass(config, OutputConfig) and "column" not in (field.name for field in dataclasses.fields(config)):
-            raise TwofoldError(f"{place}: target is short for output.column, which '{content['kind']}' does not have")
-        if "column" in content:
-            raise TwofoldError(f"{place}: target is short for output.column; give one of the two")
-        content["column"] = target
-    return content
-
-
-def _input(content: Content, outputs: list[type[OutputConfig]]) -> Any:
-    """The input that the outputs are told from; `source` is short for its column, two columns are a pair."""
-    given, source = content.get("input"), content.get("source")
-    if given is not None and not isinstance(given, dict):
-        return given
-    encoder = _config("encoders", content.get("encoder"))
-    default = encoder.input if issubclass(encoder, EncoderConfig) else "text"
-    asked = [output.input for output in outputs if output.input is not None]
-    reads = encoder.reads if issubclass(encoder, EncoderConfig) else None
-    suited = [kind for kind in asked if _readable(kind, reads)] or [default]
-    kind = suited[0]
-    if isinstance(source, list) and "kind" not in (given or {}):
-        kind = _kind_of_several(source, reads, kind)
-    result: Content = {"kind": kind}
-    for output in outputs:
-        if output.input == (given or {}).get("kind", kind):
-            result |= output.input_settings
-    result |= given or {}
-    if source is not None:
-        if "column" in (given or {}):
-            raise TwofoldError("recipe: source is short for input.column; give one of the two")
-        result["column"] = source
-    return result
-
-
-def _kind_of_several(columns: list[Any], reads: type[InputBatch] | None, default: str) -> str:
-    """The kind of input that reads so many texts; where the encoder reads no texts, its own kind."""
-    known = {kind: getattr(part_config("inputs", kind), "texts", 1) for kind in kinds("inputs")}
-    several = [kind for kind, texts in known.items() if texts == len(columns) > 1]
-    if several:
-        return next((kind for kind in several if _readable(kind, reads)), default)
-    raise TwofoldError(f"recipe.source: {columns}: give one column, or two that are read as a pair: [a, b]")
-
-
-def _readable(kind: str, reads: type[InputBatch] | None) -> bool:
-    config = part_config("inputs", kind)
-    return reads is None or (issubclass(config, InputConfig) and issubclass(config.gives, reads))
 
 
 def _with_encoder(content: Content) -> Content:
@@ -180,22 +86,99 @@ def _with_encoder(content: Content) -> Content:
     if is_backbone(Path(folder)):
         return {**content, "encoder": {"kind": "pretrained", "name": folder}}
     encoder = read(Path(folder), allow_code=False).config.encoder
-    if not _writes_text(content):
+    several = content.get("decoders")
+    decoders = several.values() if isinstance(several, dict) else [content.get("decoder")]
+    kinds_written = [_config(DecoderConfig, decoder).output for decoder in decoders]
+    if not any(_config(OutputConfig, {"kind": kind}).writes_text for kind in kinds_written):
         encoder = encoder.alone()  # there is no text that could be begun
     return {**content, "encoder": unstructure(encoder), "start": folder}
 
 
-def _writes_text(content: Content) -> bool:
-    several = content.get("decoders")
-    written = [content.get("decoder"), *(several.values() if isinstance(several, dict) else ())]
-    configs = [_config("outputs", _output(decoder, None, None, "recipe")) for decoder in written]
-    return any(issubclass(config, OutputConfig) and config.writes_text for config in configs)
+def _tasks(content: Content) -> dict[str, Content]:
+    """Each decoder by its name, with its output."""
+    several, single = content.get("decoders"), content.get("decoder")
+    if (several is None) == (single is None):
+        raise TwofoldError("recipe: give either `decoder` or `decoders`")
+    if several is None:
+        return {MAIN: {"decoder": single, "output": _output(single, content, "recipe")}}
+    if not isinstance(several, dict) or not several:
+        raise TwofoldError("recipe.decoders: a mapping of names to decoders")
+    for name in ("output", "target"):
+        if content.get(name) is not None:
+            raise TwofoldError(f"recipe.{name}: with `decoders`, each has its own; write decoders.NAME.{name}")
+    tasks = {}
+    for name, given in several.items():
+        if not isinstance(given, dict):
+            raise TwofoldError(f"recipe.decoders.{name}: needs `kind` and `target`")
+        decoder = {key: value for key, value in given.items() if key not in ("output", "target", "weight")}
+        weight = {"weight": given["weight"]} if "weight" in given else {}
+        tasks[name] = {"decoder": decoder, "output": _output(decoder, given, f"recipe.decoders.{name}"), **weight}
+    return tasks
 
 
-def _config(role: Role, content: Any) -> type[Part]:
-    """The settings class of a part that a recipe names; what is wrong with it is said when the recipe is read."""
+def _output(decoder: Any, written: Content, place: str) -> Any:
+    """The output that a decoder writes; `target` is short for its column."""
+    output, target = written.get("output"), written.get("target")
+    if output is not None and not isinstance(output, dict):
+        return output  # what is wrong with it is said when the recipe is read
+    content = {"kind": _config(DecoderConfig, decoder).output, **(output or {})}
+    config = _config(OutputConfig, content)
+    for name, defaults in config.parts.items():
+        if isinstance(content.get(name, {}), dict):
+            content[name] = {**defaults, **content.get(name, {})}
+    if target is not None:
+        if config is not OutputConfig and "column" not in (field.name for field in dataclasses.fields(config)):
+            raise TwofoldError(f"{place}: target is short for output.column, which '{content['kind']}' does not have")
+        if "column" in content:
+            raise TwofoldError(f"{place}: target is short for output.column; give one of the two")
+        content["column"] = target
+    return content
+
+
+def _input(content: Content, outputs: list[type[OutputConfig]]) -> Any:
+    """The input that the outputs are told from; `source` is short for its column, two columns are a pair."""
+    given, source = content.get("input"), content.get("source")
+    if given is not None and not isinstance(given, dict):
+        return given
+    given = given or {}
+    encoder = _config(EncoderConfig, content.get("encoder"))
+    reads = InputBatch if encoder is EncoderConfig else encoder.reads  # an unknown encoder may read anything
+    asked = [output.input for output in outputs if output.input is not None]
+    kind = _first_readable(asked, reads, encoder.input)
+    if isinstance(source, list) and "kind" not in given:
+        pairs = [kind for kind in kinds("inputs") if _config(InputConfig, {"kind": kind}).texts == len(source) > 1]
+        if not pairs:
+            raise TwofoldError(f"recipe.source: {source}: give one column, or two that are read as a pair: [a, b]")
+        kind = _first_readable(pairs, reads, kind)
+    kind = given.get("kind", kind)
+    suited = [output.input_settings for output in outputs if output.input == kind]
+    result = _merged([{"kind": kind}, *suited, given])
+    if source is not None:
+        if "column" in given:
+            raise TwofoldError("recipe: source is short for input.column; give one of the two")
+        result["column"] = source
+    return result
+
+
+def _first_readable(asked: list[str], reads: type[InputBatch], default: str) -> str:
+    """The first kind of input that gives what an encoder reads."""
+    for kind in asked:
+        config = part_config("inputs", kind)
+        if issubclass(config, InputConfig) and issubclass(config.gives, reads):
+            return kind
+    return default
+
+
+def _merged(settings: Iterable[Mapping[str, Any]]) -> Content:
+    """All settings in one mapping; the last of those with one name holds."""
+    return {name: value for given in settings for name, value in given.items()}
+
+
+def _config(base: type[C], content: Any) -> type[C]:
+    """The settings class of a part that a recipe names, or its base; what is wrong is said when the recipe is read."""
     kind = content.get("kind") if isinstance(content, dict) else None
-    try:
-        return part_config(role, kind) if isinstance(kind, str) else Part
-    except TwofoldError:
-        return Part
+    with contextlib.suppress(TwofoldError):
+        config = part_config(base.role, kind) if isinstance(kind, str) else base
+        if issubclass(config, base):
+            return config
+    return base

@@ -10,13 +10,15 @@ import math
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import IO, TYPE_CHECKING, Any
 
+from safetensors import SafetensorError, safe_open
+
 from twofold.errors import TwofoldError
-from twofold.storage.special_files import refuse_special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,8 +35,38 @@ def writing(path: Path) -> Iterator[None]:
     """Turn a failed write into one line; what was at `path` before is untouched."""
     try:
         yield
-    except OSError as error:
-        raise TwofoldError(f"{path}: could not be written ({_reason(error)}); what was there before is kept") from error
+    except (OSError, SafetensorError) as error:
+        full = getattr(error, "errno", None) == errno.ENOSPC
+        reason = "no space left on the disk: free some and run again" if full else getattr(error, "strerror", None)
+        raise TwofoldError(
+            f"{path}: could not be written ({reason or error}); what was there before is kept"
+        ) from error
+
+
+@contextlib.contextmanager
+def _reading(path: Path, wrong: str, remedy: str) -> Iterator[None]:
+    """Turn a failed read into one line: what is wrong with the file, and the remedy."""
+    try:
+        refuse_special(path)
+        yield
+    except FileNotFoundError:
+        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise TwofoldError(f"{path}: {wrong} ({error}); {remedy}") from error
+
+
+def refuse_special(path: Path) -> None:
+    """Raise an OSError for a pipe or a device: it may have no end, or keep whoever opens it waiting for ever.
+
+    What a shell hands over, as in <(zcat rows.gz), has a writer and is read like a file.
+    """
+    try:
+        mode = path.stat().st_mode
+    except ValueError as error:  # a name that no file can have
+        raise OSError(errno.EINVAL, str(error)) from None
+    handed_over = stat.S_ISFIFO(mode) and os.path.basename(os.path.realpath(path)).startswith("pipe:[")
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or handed_over):
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file")
 
 
 @contextlib.contextmanager
@@ -68,13 +100,8 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The JSON object in the file at `path`; `remedy` ends the error line when there is none."""
-    try:
-        refuse_special(path)
+    with _reading(path, "not readable as JSON", remedy):
         content = parse_json(path.read_bytes())
-    except FileNotFoundError:
-        raise TwofoldError(f"{path}: no such file; {remedy}") from None
-    except (OSError, ValueError) as error:
-        raise TwofoldError(f"{path}: not readable as JSON ({error}); {remedy}") from error
     if not isinstance(content, dict):
         raise TwofoldError(f"{path}: not a JSON object; {remedy}")
     return content
@@ -194,42 +221,24 @@ def sha256(path: Path) -> str:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
     """Write a safetensors file in a folder that is not yet in its place."""
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     with writing(path):
-        try:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=dict(about))
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=dict(about))
 
 
 def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
     """All tensors of a safetensors file; `remedy` ends the error line when it is missing or damaged."""
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        refuse_special(path)
+    with _reading(path, "damaged", remedy):
         return load_file(path)
-    except FileNotFoundError:
-        raise TwofoldError(f"{path}: no such file; {remedy}") from None
-    except (SafetensorError, OSError) as error:
-        raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
 
 
 def tensor_shapes(path: Path, remedy: str) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of a safetensors file, from its header alone, which must fit the file's length."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        refuse_special(path)
-        with safe_open(path, "pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise TwofoldError(f"{path}: no such file; {remedy}") from None
-    except (SafetensorError, OSError) as error:
-        raise TwofoldError(f"{path}: damaged ({error}); {remedy}") from error
+    with _reading(path, "damaged", remedy), safe_open(path, "pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -245,16 +254,10 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _reason(error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
-        return "no space left on the disk: free some and run again"
-    return error.strerror or str(error)
-
-
-def more_of_the_same(left_over: Iterable[str], own: Iterable[str]) -> list[str]:
+def more_of_the_same(left_over: Iterable[str], placed: Iterable[str]) -> list[str]:
     """Those tensors without a place that are named like one which has a place but for a number: further layers.
 
     Names may be longer at the front, where files have a prefix of their own.
     """
-    known = tuple({f".{_NUMBER.sub('#', name)}" for name in own if _NUMBER.search(name)})
+    known = tuple({f".{_NUMBER.sub('#', name)}" for name in placed if _NUMBER.search(name)})
     return [name for name in left_over if f".{_NUMBER.sub('#', name)}".endswith(known)]

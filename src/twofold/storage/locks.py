@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -18,15 +17,6 @@ from twofold.errors import TwofoldError
 
 NAMING = 1.0
 """Seconds that a process may take to write its name into a lock file that it has just got."""
-
-
-class HeldError(TwofoldError):
-    """Another process holds the lock."""
-
-    def __init__(self, folder: Path, holder: str, doing: str) -> None:
-        super().__init__(f"{folder}: another process{holder} is {doing} here; wait for it or choose another folder")
-        self.holder = holder
-        """The process in brackets, or nothing where it is not known."""
 
 
 @contextlib.contextmanager
@@ -42,28 +32,29 @@ def held(path: Path, doing: str, wait: float = 0.0) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
-        raise HeldError(folder, _holder(path), doing) from None
+        holder = _holder(path)
+        state = f"{holder} is {doing} here; wait for it or choose another folder"
+        if wait:
+            state = f" has been {doing} for {wait:.0f} s{holder}; try later"
+        raise TwofoldError(f"{folder}: another process{state}") from None
     except FileExistsError:
         raise TwofoldError(f"{folder}: a file, not a folder; choose another folder") from None
     except (OSError, ValueError) as error:  # the latter of a name that no file can have
         reason = getattr(error, "strerror", None) or error
         raise TwofoldError(f"{folder}: cannot be written to ({reason}); choose another folder") from None
+    process = {"process": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%F %H:%M}"}
     try:
-        _write(path, {"process": os.getpid(), "host": socket.gethostname(), "since": _now().isoformat(" ", "minutes")})
+        _write(path, json.dumps(process).encode())
         yield
     finally:
-        _write(path, None)
+        _write(path, b"")
         lock.release()
 
 
-def _write(path: Path, holder: dict[str, Any] | None) -> None:
+def _write(path: Path, holder: bytes) -> None:
     """Name the process that holds the lock in the lock file itself, or nobody."""
-    with contextlib.suppress(OSError):  # the lock holds without it
-        handle = os.open(path, os.O_WRONLY)
-        try:
-            os.truncate(handle, os.write(handle, json.dumps(holder).encode()) if holder else 0)
-        finally:
-            os.close(handle)
+    with contextlib.suppress(OSError), path.open("r+b", buffering=0) as file:  # the lock holds without it
+        file.truncate(file.write(holder))
 
 
 def _holder(path: Path) -> str:
@@ -81,9 +72,5 @@ def _holder(path: Path) -> str:
                 return ""
             time.sleep(0.01)
         else:
-            day = "" if since.date() == _now().date() else f"{since:%F} "
+            day = "" if since.date() == datetime.now().date() else f"{since:%F} "
             return f" ({process} on {host}, since {day}{since:%H:%M})"
-
-
-def _now() -> datetime:
-    return datetime.now()

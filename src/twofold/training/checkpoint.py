@@ -1,8 +1,12 @@
-"""Everything a training needs to go on as if nothing had happened: safetensors and JSON in one folder."""
+"""What a training needs to go on as if nothing had happened: checkpoints, and the log that they cut back."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import warnings
+import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,8 @@ from twofold.errors import TwofoldError
 
 FORMAT = 1
 STATE = "state.json"
+Written = tuple[int, int]
+"""A number of bytes, and their checksum."""
 
 
 @dataclass
@@ -35,8 +41,8 @@ class Progress:
     """What the plateau schedule multiplies the rate by."""
     evaluated: int = 0
     """The step of the last evaluation."""
-    log: tuple[int, int] | None = None
-    """How long the log is, in bytes, and its checksum."""
+    log: Written | None = None
+    """The part of the log that was written before."""
 
 
 def save(folder: Path, progress: Progress, groups: dict[str, dict[str, Tensor]]) -> None:
@@ -51,23 +57,21 @@ def save(folder: Path, progress: Progress, groups: dict[str, dict[str, Tensor]])
             storage.write_tensors(file, tensors, {"format": str(FORMAT)})
             sums[file.name] = storage.sha256(file)
         storage.write_checked_json(aside / STATE, {"format": FORMAT, "sha256": sums, "progress": asdict(progress)})
-    for older in _all(folder):
-        if older != path:
-            storage.remove_folder(older)
+    for older in set(folder.glob("step-*")) - {path}:
+        storage.remove_folder(older)
 
 
 def latest(folder: Path) -> Path | None:
     """The newest checkpoint; what a kill left unfinished is swept away."""
-    if folder.exists():
-        for left in folder.glob(".step-*"):
-            shutil.rmtree(left, ignore_errors=True)
-    return max(_all(folder), default=None)
+    for left in folder.glob(".step-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return max(folder.glob("step-*"), default=None)
 
 
 def load(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
     """What `save` wrote, each file checked against its sum."""
     remedy = f"remove {path} to go on from an older checkpoint or from the start"
-    state: dict[str, Any] = storage.read_json(path / STATE, remedy)
+    state = storage.read_json(path / STATE, remedy)
     if state.get("format") != FORMAT:
         raise TwofoldError(f"{path}: saved in format {state.get('format')}, this version reads {FORMAT}; {remedy}")
     storage.check_content(state, path / STATE, remedy)
@@ -82,5 +86,57 @@ def load(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
     return structure(state.get("progress"), Progress, str(path / STATE)), groups
 
 
-def _all(folder: Path) -> list[Path]:
-    return sorted(folder.glob("step-*"))
+class Log:
+    """Appends lines; a resumed training cuts the log back first, so that each step stands once."""
+
+    def __init__(self, path: Path, after_step: int, tensorboard: Path | None, written: Written | None = None) -> None:
+        """written: the part of the log that a checkpoint knows, which a resumed training keeps"""
+        self.path = path
+        kept = _kept(path, written, after_step) if written else b""
+        storage.write_bytes(path, kept)
+        self._file = path.open("ab")
+        self.written: Written = (len(kept), zlib.crc32(kept))
+        self._board = _open_board(tensorboard, after_step) if tensorboard else None
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board:
+            self._board.close()
+
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        """One line, which is with the operating system when this returns."""
+        line = (json.dumps({"step": step, **values}, ensure_ascii=False) + "\n").encode()
+        with storage.writing(self.path):
+            self._file.write(line)
+            self._file.flush()
+        self.written = (self.written[0] + len(line), zlib.crc32(line, self.written[1]))
+        if self._board:
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    self._board.add_scalar(name, value, step)
+
+    def sync(self) -> None:
+        """All lines are on the disk when this returns."""
+        os.fsync(self._file.fileno())
+
+
+def _kept(path: Path, written: Written, after_step: int) -> bytes:
+    """The part of the log that a checkpoint knows."""
+    size, checksum = written
+    if not path.exists():
+        warnings.warn(f"{path}: is missing; the log goes on after step {after_step:,}", stacklevel=2)
+        return b""
+    content = path.read_bytes()[:size]
+    if len(content) != size or zlib.crc32(content) != checksum:
+        raise TwofoldError(
+            f"{path}: damaged or changed, not what the training wrote; put it back, or remove it to go on without it"
+        )
+    return content
+
+
+def _open_board(folder: Path, after_step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise TwofoldError("train.tensorboard needs `pip install 'twofold[tensorboard]'`") from None
+    return SummaryWriter(str(folder), purge_step=after_step + 1)

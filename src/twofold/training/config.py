@@ -91,12 +91,10 @@ class TrainConfig:
         least |= {"negatives": 1, "candidates": 2, "chunk_tokens": 1, "memory_tokens": 0}
         least |= {"evaluate_every": 1, "patience": 1, "save_every": 1, "warmup": 0, "seed": 0}
         for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
-                raise ValueError(f"{name} must be at least {bound}, not {value}")
-            most = LARGEST_SEED if name == "seed" else MOST
-            if value is not None and value > most:
-                raise ValueError(f"{name} must be at most {most}, not {value}")
+            value, most = getattr(self, name), LARGEST_SEED if name == "seed" else MOST
+            if value is not None and not bound <= value <= most:
+                limit = f"least {bound}" if value < bound else f"most {most}"
+                raise ValueError(f"{name} must be at {limit}, not {value}")
         if self.learning_rate <= 0 or not 0 <= self.ema < 1 or not 0 < self.beta2 < 1:
             raise ValueError("learning_rate must be above 0, ema in [0, 1), beta2 in (0, 1)")
         if self.clip < 0 or self.weight_decay < 0 or self.save_minutes < 0 or not 0 < self.plateau_factor <= 1:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from twofold.inputs import INPUT, Unread
 from twofold.model.config import MAIN
-from twofold.model.evaluating import Evaluating
 from twofold.model.ranker import Ranker
 from twofold.model.representation import Chunks, Represented, block_loss, context_blocks
 from twofold.outputs.ranking import CANDIDATE, RankingTarget
@@ -91,7 +90,7 @@ def choose_hard_negatives(model: Ranker, batch: Batch) -> Batch:
     assert target.drawn is not None
     assert isinstance(contexts, Unread)
     assert isinstance(candidates, Unread)
-    with Evaluating(model):
+    with model.evaluating():
         asked = model.keep_contexts(contexts.items)
         scores = model.head.score(asked, model.keep_candidates(candidates.items)).cpu()
     right = target.tokens.cpu()

@@ -5,48 +5,29 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
 from twofold.model import Model, Ranker
 from twofold.model.config import MAIN
-from twofold.model.device import make_device
+from twofold.model.model import TrainingRows, make_device
 from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
-from twofold.training import checkpoint, processes
+from twofold.training import checkpoint, optimizer, processes
 from twofold.training.config import TrainConfig
-from twofold.training.ema import ExponentialMovingAverage
-from twofold.training.freezing import Freezing, refuse_what_cannot_learn
 from twofold.training.gradient_caching import GradientCaching
-from twofold.training.log import Log
-from twofold.training.optimizer import (
-    add_up_gradients,
-    learning_rate,
-    make_optimizer,
-    optimizer_tensors,
-    restore_optimizer,
-)
 from twofold.types import Batch, Loss
 
 Validate = Callable[[Any], dict[str, float]]
-
-
-class Rows(Protocol):
-    """What the loop asks of training data."""
-
-    def plan(self, epoch: int) -> Plan: ...
-
-    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Batch | None:
-        """This process's share of a batch, or nothing if there is none."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +47,7 @@ class Trainer:
     def __init__(
         self,
         model: Model,
-        rows: Rows,
+        rows: TrainingRows,
         validate: Validate | None,
         config: TrainConfig,
         folder: Path,
@@ -81,11 +62,11 @@ class Trainer:
         if config.precision == "bfloat16" or (config.precision == "auto" and fast):
             model.precision = torch.bfloat16
         self.caching = GradientCaching(config.chunk_tokens, config.memory_tokens, config.hard_negatives)
-        self.optimizer = make_optimizer(model, config)
-        self.freezing = Freezing(model, config)
+        self.optimizer = optimizer.make_optimizer(model, config)
+        self.freezing = optimizer.Freezing(model, config)
         self.freezing.at(1.0)  # what learns at any time must be known
-        refuse_what_cannot_learn(model, config)
-        self.ema = ExponentialMovingAverage(model, config.ema) if config.ema else None
+        optimizer.refuse_what_cannot_learn(model, config)
+        self.ema = optimizer.ExponentialMovingAverage(model, config.ema) if config.ema else None
         self.freezing.at(0.0)
         self.progress = checkpoint.Progress()
         self.first = processes.rank() == 0
@@ -100,37 +81,35 @@ class Trainer:
             return
         self.progress, groups = checkpoint.load(path)
         fill(self.model, groups["model"], path / "model.safetensors")
-        restore_optimizer(self.optimizer, self.model, groups["optimizer"])
+        optimizer.restore_optimizer(self.optimizer, self.model, groups["optimizer"])
         if self.ema:
             self.ema.restore(groups["ema"])
 
     def run(self, about: dict[str, object] | None = None) -> Outcome:
         """Train to the end, or until interrupted; `about` goes into the log's first line."""
         board = self.folder / "tensorboard" if self.config.tensorboard else None
-        log = Log(self.folder / "log.jsonl", self.progress.step, board, self.progress.log) if self.first else None
-        with log or contextlib.nullcontext(), processes.asked_to_stop(self._stop):
+        log = (
+            checkpoint.Log(self.folder / "log.jsonl", self.progress.step, board, self.progress.log)
+            if self.first
+            else None
+        )
+        with contextlib.closing(log) if log else contextlib.nullcontext(), processes.asked_to_stop(self._stop):
             if log and about and not self.progress.step:
                 log.write(0, about)
             finished = self._epochs(log)
         best = None if self.progress.best is None else self.progress.best * self.sign
         return Outcome(self.progress.step, best, finished)
 
-    def _epochs(self, log: Log | None) -> bool:
+    def _epochs(self, log: checkpoint.Log | None) -> bool:
         """Whether the training came to its end."""
         config, progress = self.config, self.progress
         self.model.train()
-        plan = self.rows.plan(progress.epoch)
-        if progress.batch >= len(plan):  # resumed with fewer rows than before
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-            plan = self.rows.plan(progress.epoch)
-        total = self._total(plan)
+        plan = self._advanced(self.rows.plan(progress.epoch))  # it may be resumed with fewer rows than before
         clock, tokens = time.monotonic(), 0
-        with bar("training", total, progress.step, self.first) as report:
+        with bar("training", self._total(plan), progress.step, self.first) as report:
             while not self._ended():
-                tokens += self._step(plan, min(1.0, self._share(plan)))
-                if progress.batch >= len(plan):
-                    progress.epoch, progress.batch = progress.epoch + 1, 0
-                    plan = self.rows.plan(progress.epoch)
+                tokens += self._step(plan)
+                plan = self._advanced(plan)
                 if progress.step % config.log_every == 0 or self._ended():
                     seconds, clock = time.monotonic() - clock, time.monotonic()
                     values = self._summary(plan) | {"tokens_per_second": round(tokens / max(seconds, 1e-9))}
@@ -144,15 +123,21 @@ class Trainer:
                     pause = time.monotonic()
                     self._evaluate(log)
                     clock += time.monotonic() - pause
-                if self._checkpoint_is_due():
+                if self._checkpoint_is_due() or self._stopping:
                     self._save(log)
                 if self._stopping:
-                    self._save(log)
                     return False
         if progress.evaluated < progress.step:
             self._evaluate(log)
         self._save(log)
         return True
+
+    def _advanced(self, plan: Plan) -> Plan:
+        """The batches of this epoch, or of the next one where all of them are done."""
+        if self.progress.batch < len(plan):
+            return plan
+        self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
+        return self.rows.plan(self.progress.epoch)
 
     def _ended(self) -> bool:
         if self.config.patience and self.progress.worse >= self.config.patience:
@@ -168,12 +153,12 @@ class Trainer:
     def _share(self, plan: Plan) -> float:
         """How much of the training is done, from 0 to 1."""
         if self.config.max_steps:
-            return self.progress.step / self.config.max_steps
-        return (self.progress.epoch + self.progress.batch / len(plan)) / self.config.epochs
+            return min(1.0, self.progress.step / self.config.max_steps)
+        return min(1.0, (self.progress.epoch + self.progress.batch / len(plan)) / self.config.epochs)
 
-    def _step(self, plan: Plan, share: float) -> int:
+    def _step(self, plan: Plan) -> int:
         """One change of the weights; returns how many real tokens this process has read."""
-        config, progress = self.config, self.progress
+        config, progress, share = self.config, self.progress, self._share(plan)
         progress.step += 1
         self.freezing.at(share)
         # What is random in a step follows from its number: nothing to save, nothing to replay.
@@ -195,10 +180,10 @@ class Trainer:
         for name, count in counts.items():
             progress.seen[name][1] += count
         if processes.world() > 1:
-            add_up_gradients(self.model.parameters())
+            processes.add_up_gradients(self.model.parameters())
         if config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        self._rate = learning_rate(config, progress.step, share, progress.plateau, self._total(plan))
+        self._rate = optimizer.learning_rate(config, progress.step, share, progress.plateau, self._total(plan))
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate * group["scale"]
         self.optimizer.step()
@@ -217,13 +202,13 @@ class Trainer:
 
     def _global_counts(self, batches: Sequence[Batch]) -> dict[str, int]:
         names = list(self.model.weights)
-        own = dict.fromkeys(names, 0)
+        counted: Counter[str] = Counter()
         for batch in batches:
-            for name, count in self.model.counts(batch).items():
-                own[name] += count
+            counted.update(self.model.counts(batch))
         for name in names:
             self.progress.seen.setdefault(name, [0.0, 0.0])
-        *sums, stop = processes.add_up([*(float(own[name]) for name in names), float(self._asked_to_stop)], self.device)
+        mine = [float(number) for number in (*(counted[name] for name in names), self._asked_to_stop)]
+        *sums, stop = processes.add_up(mine, self.device)
         self._stopping = stop > 0  # asked of one process, done by all after the same step
         return {name: int(total) for name, total in zip(names, sums, strict=True)}
 
@@ -243,22 +228,21 @@ class Trainer:
             return self.progress.step % self.config.evaluate_every == 0
         return self.progress.batch == 0
 
-    def _evaluate(self, log: Log | None) -> None:
+    def _evaluate(self, log: checkpoint.Log | None) -> None:
         """Judge the model as it stands; a better one than before becomes `model/`."""
         progress = self.progress
         progress.evaluated = progress.step
         if self.ema:
             self.ema.swap()
         # Only the first process has the time; the others wait for its word.
-        metrics = self.validate(self.model) if self.validate and self.first else {}
-        metrics = processes.from_first(metrics)
+        metrics = processes.from_first(self.validate(self.model) if self.validate and self.first else {})
         better = True
-        if self.validate and self.config.best not in metrics:
-            raise TwofoldError(
-                f"train.best={self.config.best}: nothing to judge by; all labels of these rows are unknown, or all "
-                "their pixels ignored"
-            )
-        if metrics:
+        if self.validate:
+            if self.config.best not in metrics:
+                raise TwofoldError(
+                    f"train.best={self.config.best}: nothing to judge by; all labels of these rows are unknown, or all "
+                    "their pixels ignored"
+                )
             value = metrics[self.config.best] * self.sign
             better = progress.best is None or value > progress.best
             if better:
@@ -278,12 +262,15 @@ class Trainer:
         on_time = time.monotonic() - self._saved_at >= self.config.save_minutes * 60
         return on_time or bool(every and self.progress.step % every == 0)
 
-    def _save(self, log: Log | None) -> None:
+    def _save(self, log: checkpoint.Log | None) -> None:
         if not log:
             return
         log.sync()
         self.progress.log = log.written
-        groups = {"model": unique_tensors(self.model), "optimizer": optimizer_tensors(self.optimizer, self.model)}
+        groups = {
+            "model": unique_tensors(self.model),
+            "optimizer": optimizer.optimizer_tensors(self.optimizer, self.model),
+        }
         if self.ema:
             groups["ema"] = self.ema.tensors()
         checkpoint.save(self.folder / "checkpoints", self.progress, groups)

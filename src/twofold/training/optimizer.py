@@ -1,17 +1,18 @@
-"""Optimizers, learning-rate schedules, and the gradients of several processes."""
+"""Which weights learn, and how fast: freezing, optimizers, learning-rate schedules, the moving average of weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from twofold.errors import TwofoldError
+from twofold.layers.blocks import BatchNorm
 from twofold.model import Model
+from twofold.training import processes
 from twofold.training.config import TrainConfig
-from twofold.training.freezing import levels_from_the_top
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -23,10 +24,10 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     multipliers = config.learning_rate_multipliers
     used = set()
     levels = levels_from_the_top(model) if isinstance(model, Model) else []
-    depth = {id(one): number for number, level in enumerate(levels) for one in level}
+    depth = {id(parameter): number for number, level in enumerate(levels) for parameter in level}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            prefix = max((one for one in multipliers if name.startswith(one)), key=len, default=None)
+            prefix = max(filter(name.startswith, multipliers), key=len, default=None)
             used.add(prefix)
             scale = 1.0 if prefix is None else multipliers[prefix]
             if not scale:
@@ -54,15 +55,13 @@ def learning_rate(config: TrainConfig, step: int, progress: float, plateau: floa
     if config.warmup_share is not None:
         warmup = max(1.0, min(warmup, config.warmup_share * total))
     rate = config.learning_rate * min(1.0, step / warmup)
-    match config.schedule:
-        case "inverse_sqrt":
-            return rate * min(1.0, math.sqrt(warmup / step))
-        case "cosine":
-            return rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-        case "plateau":
-            return rate * plateau
-        case "constant":
-            return rate
+    factors = {
+        "inverse_sqrt": min(1.0, math.sqrt(warmup / step)),
+        "cosine": 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))),
+        "plateau": plateau,
+        "constant": 1.0,
+    }
+    return rate * factors[config.schedule]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
@@ -82,17 +81,82 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
         optimizer.state[parameters[parameter]][key] = tensor
 
 
-def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sum the gradients of all processes, in one message for each kind of number."""
-    gradients = []
-    for parameter in parameters:
-        if parameter.requires_grad:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            gradients.append(parameter.grad)
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    torch.distributed.all_reduce(flat)
-    start = 0
-    for gradient in gradients:
-        gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
-        start += gradient.numel()
+class Freezing:
+    """Which levels of the encoder learn; a parameter that its own settings keep from learning never does."""
+
+    def __init__(self, model: Model, config: TrainConfig) -> None:
+        self.model, self.config = model, config
+        self.levels = [
+            [parameter for parameter in level if parameter.requires_grad] for level in levels_from_the_top(model)
+        ]
+        self.unfrozen: int | None = None
+
+    def at(self, progress: float) -> None:
+        """Let those learn that are to when `progress` of the training is done."""
+        if self.config.freeze == "none":
+            return
+        unfrozen = 0
+        if self.config.freeze == "gradual":
+            unfrozen = int(progress / self.config.unfrozen_by * len(self.levels) + 1e-9)  # 0.6 / 0.8 * 4 is not quite 3
+        if unfrozen == self.unfrozen:
+            return
+        self.unfrozen = unfrozen
+        for number, level in enumerate(self.levels):
+            for parameter in level:
+                parameter.requires_grad_(number < unfrozen)
+        if self.model.training:
+            self.model.train()
+
+
+def levels_from_the_top(model: Model) -> list[list[nn.Parameter]]:
+    """The parameters of what reads, layer by layer; a tower of its own for candidates is unfrozen with the other."""
+    towers = [tower.levels()[::-1] for tower in model.encoders()]
+    return [list(chain.from_iterable(levels)) for levels in zip(*towers, strict=True)]
+
+
+def refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
+    """Refuse a model of which nothing learns, and BatchNorm where gradients would not be those of the full batch."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise TwofoldError("train.freeze=encoder: nothing else of this model learns; use gradual or none")
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]
+    if any(norm.weight.requires_grad for norm in norms):
+        for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):
+            if wrong:
+                raise TwofoldError(
+                    f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
+                    "use norm: layer, of an image's network norm: group, of a `vit` stem_norm: group"
+                )
+
+
+class ExponentialMovingAverage:
+    """An exponential mean of the weights over the steps; early on it forgets faster, so as not to keep the start.
+
+    What BatchNorm has seen belongs to the weights of each step, and is averaged with them.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        parameters = list(model.parameters())
+        known = {id(parameter) for parameter in parameters}
+        buffers = [value for value in model.state_dict(keep_vars=True).values() if id(value) not in known]
+        learned = [parameter.detach() for parameter in parameters if parameter.requires_grad]
+        self.parameters: list[Tensor] = [*learned, *(buffer for buffer in buffers if buffer.is_floating_point())]
+        self.means = [parameter.clone() for parameter in self.parameters]
+
+    def update(self, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.means, self.parameters, 1 - decay)
+
+    def swap(self) -> None:
+        """Exchange weights and means; twice is never."""
+        for parameter, mean in zip(self.parameters, self.means, strict=True):
+            kept = parameter.clone()
+            parameter.copy_(mean)
+            mean.copy_(kept)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {str(number): mean for number, mean in enumerate(self.means)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        for number, mean in enumerate(self.means):
+            mean.copy_(tensors[str(number)])

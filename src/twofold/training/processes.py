@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 
 @contextmanager
@@ -49,8 +50,21 @@ def add_up(numbers: list[float], device: torch.device) -> list[float]:
         return numbers
     tensor = torch.tensor(numbers, dtype=torch.float64, device=device)
     dist.all_reduce(tensor)
-    result: list[float] = tensor.tolist()
-    return result
+    return list(tensor.tolist())
+
+
+def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Sum the gradients of all processes, in one message for each kind of number."""
+    gradients = []
+    for parameter in parameters:
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            gradients.append(parameter.grad)
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    for gradient, total in zip(gradients, torch.split(flat, [gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(total.view_as(gradient))
 
 
 def from_first(value: Any) -> Any:

@@ -21,9 +21,9 @@ def read_corpus(name: str, path: str | Path) -> Iterator[Row]:
     if name not in corpus_names():
         raise TwofoldError(f"there is no corpus '{name}'; {did_you_mean(name, corpus_names())}")
     corpus = importlib.import_module(f"{__name__}.{name}")
-    empty = True
-    for row in corpus.read(Path(path)):
-        empty = False
-        yield row
-    if empty:
+    rows = corpus.read(Path(path))
+    first = next(rows, None)
+    if first is None:
         raise TwofoldError(f"{path}: holds no rows to use; give {corpus.WHAT}")
+    yield first
+    yield from rows

@@ -33,9 +33,9 @@ def read(path: Path) -> Iterator[Row]:
             persona, history = [], []
         last = number
         if "\t" not in said and said.startswith((OWN_PERSONA, OTHER_PERSONA)):
-            own = said.removeprefix(OWN_PERSONA).strip()
-            if said.startswith(OWN_PERSONA) and own:
-                persona.append(own)
+            trait = said.removeprefix(OWN_PERSONA).strip()
+            if said.startswith(OWN_PERSONA) and trait:
+                persona.append(trait)
             continue
         text, response, candidates = _exchange(place, said)
         # Checked also where the row is left out.
@@ -54,14 +54,14 @@ def read(path: Path) -> Iterator[Row]:
 
 def _numbered(place: str, line: str, last: int) -> tuple[int, str]:
     """The number of a line in its episode, and what follows it."""
-    found = NUMBERED.fullmatch(line)
-    if found is None:
+    match = NUMBERED.fullmatch(line)
+    if match is None:
         raise TwofoldError(f"{place}: begins with {one_line(repr(line), 60)}; begin it with its number and a space")
-    number = int(found[1])
+    number = int(match[1])
     if number != 1 and (number <= last or not last):
         before = f"comes after {last}" if last else "comes first"
         raise TwofoldError(f"{place}: number {number} {before}; number an episode upwards from 1")
-    return number, found[2]
+    return number, match[2]
 
 
 def _exchange(place: str, said: str) -> tuple[str, str, list[str]]:
@@ -78,8 +78,7 @@ def _exchange(place: str, said: str) -> tuple[str, str, list[str]]:
 
 def _last(place: str, response: str, candidates: list[str]) -> int:
     """Where the response stands: its last place, because the corpus puts the right one last."""
-    for index in reversed(range(len(candidates))):
-        if candidates[index] == response:
-            return index
-    shown = one_line(repr(response), 60)
-    raise TwofoldError(f"{place}: the response {shown} is not among its {len(candidates)} candidates; add it to them")
+    if response not in candidates:
+        given = f"the response {one_line(repr(response), 60)} is not among its {len(candidates)} candidates"
+        raise TwofoldError(f"{place}: {given}; add it to them")
+    return len(candidates) - 1 - candidates[::-1].index(response)

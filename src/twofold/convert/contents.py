@@ -6,15 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from twofold.errors import SeveralErrors, TwofoldError
 from twofold.storage import read_json
 
-UNKNOWN, MISSING, SHAPE = "unknown", "missing", "another shape"
-TRAINING, HEAD, CONSTANT = "training", "head", "constant"
+Shape = tuple[int, ...]
+KNOWN = ("training", "head", "constant")
+"""Why a tensor is no part of an encoder; the other reasons are misfits."""
+Why = Literal[
+    "training", "head", "constant", "unknown", "missing", "another shape", "unknown setting", "module", "setting"
+]
 AGAIN = "copy the folder again"
 """What helps where a file is missing or damaged."""
 
@@ -30,15 +34,20 @@ class Settings:
     allow_mismatch: bool = False
     """Go on without what does not fit."""
 
+    def check_kind(self, source: Path, kind: str) -> None:
+        """Refuse a source that holds another kind."""
+        if self.kind not in (None, kind):
+            raise TwofoldError(f"{source}: holds {kind}, and --kind says {self.kind}; leave --kind away")
+
 
 @dataclass(frozen=True)
 class Item:
     """One tensor, setting or module, and why it is not simply taken over."""
 
-    why: str
+    why: Why
     name: str
-    shape: tuple[int, ...] | None = None
-    expected: tuple[int, ...] | None = None
+    shape: Shape | None = None
+    expected: Shape | None = None
     """The shape that it should have."""
 
     def __str__(self) -> str:
@@ -48,16 +57,16 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Found:
+class Contents:
     """A source as it will be written."""
 
     format: str
     """Where it comes from: tensorflow-bert, tensorflow-gpt2, transformers or sentence-transformers."""
     config: Mapping[str, Any]
     """What config.json will hold."""
-    tensors: Mapping[str, Tensor]
     tokenizer: Mapping[str, bytes]
     """The files that transformers makes the tokenizer from."""
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Further files to write, by their path in the folder."""
     not_read: tuple[Item, ...] = ()
@@ -76,30 +85,30 @@ def refuse(source: Path, misfits: Iterable[Item], remedy: str) -> None:
         raise SeveralErrors([f"{source}: {len(lines)} things do not fit; {remedy}", *lines])
 
 
-def read_bytes(path: Path, remedy: str) -> bytes:
-    """The content of a file; `remedy` ends the error line when there is none."""
+def read_bytes(path: Path) -> bytes:
+    """The content of a file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise TwofoldError(f"{path}: no such file; {remedy}") from None
+        raise TwofoldError(f"{path}: no such file; {AGAIN}") from None
     except OSError as error:
-        raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+        raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {AGAIN}") from None
 
 
-def read_text(path: Path, remedy: str) -> str:
+def read_text(path: Path) -> str:
     """The same, as text."""
     try:
-        return read_bytes(path, remedy).decode()
+        return read_bytes(path).decode()
     except UnicodeDecodeError as error:
-        raise TwofoldError(f"{path}: not valid UTF-8 ({error.reason} at byte {error.start}); {remedy}") from None
+        raise TwofoldError(f"{path}: not valid UTF-8 ({error.reason} at byte {error.start}); {AGAIN}") from None
 
 
-def whole_numbers(path: Path, names: Iterable[str], remedy: str) -> dict[str, Any]:
+def whole_numbers(path: Path, names: Iterable[str]) -> dict[str, Any]:
     """All settings in a JSON file, of which these must be there, each a positive whole number."""
-    given = read_json(path, remedy)
+    given = read_json(path, AGAIN)
     wrong = [name for name in names if type(given.get(name)) is not int or given[name] < 1]
     if wrong:
-        raise TwofoldError(f"{path}: {', '.join(wrong)} must be there, as positive whole numbers; {remedy}")
+        raise TwofoldError(f"{path}: {', '.join(wrong)} must be there, as positive whole numbers; {AGAIN}")
     return given
 
 
@@ -108,5 +117,5 @@ def short(error: Exception) -> str:
     return shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
 
 
-def _shown(shape: tuple[int, ...]) -> str:
+def _shown(shape: Shape) -> str:
     return f"({', '.join(map(str, shape))})"

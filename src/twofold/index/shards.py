@@ -1,0 +1,219 @@
+"""The shards of an index, immutable files of candidate vectors: read in parts, written whole, merged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold import storage
+from twofold.errors import TwofoldError
+from twofold.index.catalog import Catalog
+from twofold.index.database import REMEDY, ShardRecord
+from twofold.index.quantized import Floats, QuantizedProjections, QuantizedVectors, Rows, principal_directions
+from twofold.storage.checksums import CheckedBytes, SummedFile
+
+SHARD_FOLDER = "shards"
+ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "vectors", "heads", "integers")
+"""What a shard holds of its rows, wide numbers first, so that all arrays are aligned."""
+DTYPES = {"I64": "int64", "I8": "int8", "F32": "float32", "F16": "float16"}
+"""The types of numbers in a shard, by their names in safetensors."""
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+ROWS_AT_A_TIME = 1 << 14
+"""Rows that are held in memory at a time while a shard is written."""
+MERGE_FACTOR = 8
+"""So many neighboring shards of similar size are merged into one."""
+SMALL_SHARD, FULL_SHARD = 512, 1 << 20
+"""Rows up to which shards are of similar size, and rows of a full shard."""
+SAMPLE_SIZE = 8192
+"""Vectors from which the directions of the projections are learned."""
+
+
+class MissingShardError(TwofoldError):
+    """A shard that is listed has no file."""
+
+
+class Shard:
+    """A shard's arrays, mapped into memory, each part checked before its first use.
+
+    The file is laid out as safetensors, so that others can read it.
+    """
+
+    def __init__(self, folder: Path, record: ShardRecord) -> None:
+        self.path = folder / record.name
+        try:
+            content = np.memmap(self.path, np.uint8, "c")  # torch wants arrays that could be written
+        except FileNotFoundError:
+            raise MissingShardError(f"{self.path}: this part of the index is missing; {REMEDY}") from None
+        except (OSError, ValueError) as error:
+            raise TwofoldError(f"{self.path}: cannot be read ({error}); {REMEDY}") from None
+        if len(content) != record.size:
+            raise TwofoldError(f"{self.path}: {len(content):,} bytes long, not {record.size:,}; {REMEDY}")
+        self._content = CheckedBytes(self.path, content, record.sums, REMEDY)
+        self._content.check(0, 8)
+        header_end = 8 + int.from_bytes(bytes(content[:8]), "little")
+        self._content.check(0, header_end)
+        self._starts: dict[str, int] = {}
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for name, about in json.loads(bytes(content[8:header_end])).items():
+            start, stop = (header_end + offset for offset in about["data_offsets"])
+            self._starts[name] = start
+            self._arrays[name] = content[start:stop].view(DTYPES[about["dtype"]]).reshape(about["shape"])
+        self.keys: Rows = self._whole("keys")
+        self.quantized = QuantizedVectors(*map(self._whole, ("integers", "steps", "errors", "norms")))
+        self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def vectors(self, rows: Rows | slice) -> Floats:
+        """Vectors of some rows, as float32: (rows, width)."""
+        return self.take("vectors", rows).astype(np.float32, copy=False)
+
+    def take(self, name: str, rows: Rows | slice) -> NDArray[Any]:
+        """Some rows of an array."""
+        array = self._arrays[name]
+        row_size, start = array[:1].nbytes, self._starts[name]
+        if isinstance(rows, slice):
+            self._content.check(start + rows.start * row_size, start + rows.stop * row_size)
+        else:
+            self._content.check_rows(start + rows * row_size, row_size)
+        return array[rows]
+
+    def rows_of(self, keys: Rows) -> Rows:
+        """Rows of those keys that are in this shard, whose keys ascend."""
+        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        present: Rows = rows[self.keys[rows] == keys]
+        return present
+
+    def check(self) -> None:
+        """Read everything and compare it with its checksums."""
+        self._content.check_again()
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        return self.take(name, slice(0, len(self._arrays[name])))
+
+
+class NewRows:
+    """Candidates that are not yet in a file."""
+
+    def __init__(self, keys: Rows, vectors: NDArray[Any], directions: Floats) -> None:
+        """vectors (rows, width) float32 or float16; directions: those of the projections"""
+        wide = vectors.astype(np.float32)
+        self.arrays: dict[str, NDArray[Any]] = {"keys": keys, "vectors": vectors}
+        self.arrays |= vars(QuantizedVectors.of(wide)) | _projected(wide, directions)
+
+    def __len__(self) -> int:
+        return len(self.arrays["keys"])
+
+    def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Some rows of an array."""
+        return self.arrays[name][start:stop]
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows of a shard that are copied into another."""
+
+    shard: Shard
+    rows: Rows
+    directions: Floats | None = None
+    """New directions of the projections; None keeps the projections as they are."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Some rows of an array."""
+        rows = self.rows[start:stop]
+        if self.directions is None or name not in ("heads", "head_steps"):
+            return self.shard.take(name, rows)
+        return _projected(self.shard.vectors(rows), self.directions)[name]
+
+
+def _projected(vectors: Floats, directions: Floats) -> dict[str, NDArray[Any]]:
+    projections = QuantizedProjections.of(vectors, directions)
+    return {"heads": projections.integers, "head_steps": projections.steps}
+
+
+def write_shard(path: Path, sources: Sequence[NewRows | KeptRows]) -> ShardRecord:
+    """Write the rows of all sources, whose keys ascend, into one file; few of them are in memory at a time."""
+    rows = sum(map(len, sources))
+    header, end = {}, 0
+    for name in ARRAYS:
+        row = sources[0].part(name, 0, 1)
+        start, end = end, end + rows * row.nbytes
+        shape = (rows, *row.shape[1:])
+        header[name] = {"dtype": DTYPE_NAMES[row.dtype.name], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 64)
+    with storage.new_file(path) as file:
+        shard = SummedFile(file)
+        shard.write(len(text).to_bytes(8, "little") + text)
+        for name in ARRAYS:
+            for source in sources:
+                for start in range(0, len(source), ROWS_AT_A_TIME):
+                    shard.write(source.part(name, start, start + ROWS_AT_A_TIME).tobytes())
+    first, last = (source.part("keys", 0, len(source)) for source in (sources[0], sources[-1]))
+    return ShardRecord(path.name, int(first[0]), int(last[-1]), rows, shard.size, shard.checksums())
+
+
+class ShardFiles:
+    """Writes, merges and removes shards, as the one process that may change the index."""
+
+    def __init__(self, folder: Path, catalog: Catalog) -> None:
+        self.folder, self.catalog = folder / SHARD_FOLDER, catalog
+        self.merged = False
+        """Whether the files of merged shards are still there: they go when the new list is on the disk."""
+
+    def write(self, sources: Sequence[NewRows | KeptRows], number: int = 0) -> ShardRecord:
+        """Write one shard, which counts when the catalog lists it; several at once differ in their numbers."""
+        # The catalog has never had this version, so nobody reads a shard of this name.
+        return write_shard(self.folder / f"{self.catalog.version + 1:010d}-{number:04d}.safetensors", sources)
+
+    def merge_small(self) -> None:
+        """Merge neighbors of similar size, so that there are never many shards; each row moves a few times in all."""
+        while True:
+            last = self.catalog.shards()[-MERGE_FACTOR:]
+            sizes = [max(record.rows, SMALL_SHARD) for record in last]
+            if len(last) < MERGE_FACTOR or max(sizes) > MERGE_FACTOR * min(sizes) or sum(sizes) > FULL_SHARD:
+                return
+            self._merge(last)
+
+    def merge_all(self) -> None:
+        """Merge all shards into as few as possible, with projections in directions that are learned from all rows."""
+        self._merge(self.catalog.shards(), learn_directions=True)
+
+    def remove_unlisted(self) -> None:
+        """Remove files that the catalog does not list."""
+        listed = {record.name for record in self.catalog.shards()}
+        with storage.writing(self.folder):
+            for path in self.folder.glob("*"):
+                if path.name not in listed:
+                    path.unlink()
+
+    def _merge(self, old: Sequence[ShardRecord], learn_directions: bool = False) -> None:
+        """Replace shards by new ones with the rows that are not deleted."""
+        deleted, directions = self.catalog.deleted_since(-1), None
+        shards = [Shard(self.folder, record) for record in old]
+        kept = [(shard, np.delete(np.arange(len(shard)), shard.rows_of(deleted))) for shard in shards]
+        kept = [(shard, rows) for shard, rows in kept if len(rows)]
+        if kept and learn_directions:
+            step = max(1, sum(len(rows) for _, rows in kept) // SAMPLE_SIZE)
+            directions = principal_directions(np.concatenate([shard.vectors(rows[::step]) for shard, rows in kept]))
+        groups: list[list[KeptRows]] = []
+        for shard, rows in kept:
+            if not groups or sum(map(len, groups[-1])) + len(rows) > FULL_SHARD:
+                groups.append([])
+            groups[-1].append(KeptRows(shard, rows, directions))
+        new = [self.write(group, number) for number, group in enumerate(groups)]
+        self.merged = True
+        with self.catalog.write_transaction():
+            self.catalog.replace_shards(old, new)
+            if directions is not None:
+                self.catalog.set_directions(directions)

@@ -1,0 +1,165 @@
+"""What a model answers: its predictions, texts as they are written, and where its decoder looks meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from twofold.config import kind_of
+from twofold.data.tokenizer import Ids
+from twofold.errors import NOT_NUMBERS, TwofoldError
+from twofold.generate.decoder import TextDecoder
+from twofold.generate.search import GenerateOptions
+from twofold.inputs import INPUT
+from twofold.inputs.text import Config as TextConfig
+from twofold.inputs.text import TextInput
+from twofold.outputs.captions import PREFIX
+from twofold.outputs.text import TextOutput
+from twofold.progress import Report
+from twofold.results import AttentionMap, Prediction, Scores
+from twofold.types import Batch, Decoder, Vocabulary
+
+if TYPE_CHECKING:
+    from twofold.model.model import Model
+
+PREDICT_TOKENS = 4096
+"""Rows × longest × beam of one batch when predicting."""
+
+
+@torch.no_grad()
+def predict(
+    model: Model,
+    inputs: Any,
+    options: GenerateOptions | None = None,
+    decoder: str | None = None,
+    report: Report | None = None,
+    prefix: str | None = None,
+) -> list[Prediction]:
+    """One prediction for each input, in order; `inputs` may be a single text, path or image.
+
+    prefix: how captions begin, which a model that was trained for it goes on from
+    """
+    given, options = model.input.several(inputs), options or model.config.generate
+    part, output = model.decoder(decoder), model.outputs[model.decoder_name(decoder)]
+    rows = [model.input.row(value, f"input {number}") for number, value in enumerate(given, start=1)]
+    items, begun = model.input.items(rows), _beginning(model, prefix)
+    output.accept(rows, items)
+    results: dict[int, Prediction] = {}
+    with model.evaluating():
+        for numbers in model.input.groups(items, PREDICT_TOKENS // options.beam):
+            batch = _reading_batch(model, [items[number] for number in numbers], begun)
+            for number, raw in zip(numbers, _raw(model, batch, part, options), strict=True):
+                results[number] = output.answer(given[number], items[number], raw, begun)
+            if report:
+                report(len(results))
+    return [results[number] for number in range(len(given))]
+
+
+@torch.no_grad()
+def answers(model: Model, batch: Batch, decoder: str) -> Sequence[Any]:
+    """What a decoder makes of a batch, before it is put into the form of the data."""
+    with model.evaluating():
+        return _raw(model, batch, model.decoder(decoder), model.config.generate)
+
+
+def stream(
+    model: Model,
+    given: Any,
+    options: GenerateOptions | None = None,
+    decoder: str | None = None,
+    prefix: str | None = None,
+) -> Iterator[str]:
+    """Pieces of the output as they are written, greedily unless the options sample; joined they are the output."""
+    part, output = _text_decoder(model, decoder)
+    options = options or replace(model.config.generate, beam=1, n_best=1)
+    if options.beam > 1:
+        raise TwofoldError(f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample")
+    begun = _beginning(model, prefix)
+    batch = _reading_batch(model, model.input.items([model.input.row(given, "input 1")]), begun)
+    tokens = [int(token) for token in begun]
+    shown = output.text.decode(tokens)
+    if shown:
+        yield shown
+    with model.evaluating():
+        with torch.no_grad():
+            hidden = model.encode_batch(batch)
+        for token in part.stream(hidden, options):
+            tokens.append(token)
+            now = output.text.decode(tokens)
+            yield now[len(shown) :]
+            shown = now
+
+
+@torch.no_grad()
+def attention(
+    model: Model, given: Any, written: str | Sequence[int], decoder: str | None = None, prefix: str | None = None
+) -> AttentionMap:
+    """Where the decoder looks at a text or an image as it writes.
+
+    written: the tokens of a prediction, or any text, which is tokenized and of which `prefix` was given
+    """
+    part, output = _text_decoder(model, decoder)
+    if not part.attends:
+        kind = kind_of(model.config.tasks[model.decoder_name(decoder)].decoder)
+        raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
+    items, begun = model.input.items([model.input.row(given, "input 1")]), _beginning(model, prefix)
+    tokenizer = output.text.tokenizer
+    if isinstance(written, str):
+        written = tokenizer.encode([written.removeprefix(output.text.decode([int(token) for token in begun]))])[0]
+    written = list(written[: output.text.limit])
+    target = output.text_target([written]).to(model.device)
+    with model.evaluating():
+        hidden = model.encode_batch(_reading_batch(model, items, begun))
+        weights = part.attention(hidden, target.tokens[:, :-1])[0].cpu().numpy()
+    pieces = tokenizer.pieces([*written, tokenizer.end])
+    if hidden.grid:
+        places = weights[:, : hidden.grid[0] * hidden.grid[1]]  # those of the text that was read stand behind
+        return AttentionMap([], pieces, places.reshape(len(pieces), *hidden.grid))
+    return AttentionMap(model.input.pieces(items[0]), pieces, weights)
+
+
+def prefix_input(model: Model) -> TextInput:
+    """How the beginning of a text is read: as the texts that the first text decoder writes."""
+    name = next(name for name, task in model.config.tasks.items() if task.output.writes_text)
+    limit = cast(Vocabulary, model.outputs[name].spec).limit
+    return TextConfig(column=PREFIX, max_tokens=limit, special_tokens=False).build(model.tokenizers[name])
+
+
+def _beginning(model: Model, prefix: str | None) -> Ids:
+    """The tokens of how an output begins."""
+    if prefix is None:
+        return ()
+    if not prefix.strip():
+        raise TwofoldError("the beginning of a text is empty; leave it out")
+    if model.prefix is None:
+        raise TwofoldError("this model reads no beginning of a text; train a `vit` with encoder.prefix=true")
+    return model.prefix.beginning(prefix)
+
+
+def _reading_batch(model: Model, items: Sequence[Any], begun: Ids) -> Batch:
+    """Items, and how their outputs begin, as tensors on the model's device."""
+    inputs = {INPUT: model.input.batch(items)}
+    if len(begun) and model.prefix is not None:
+        inputs[PREFIX] = model.prefix.batch([begun] * len(items))
+    return Batch(inputs).to(model.device)
+
+
+def _raw(model: Model, batch: Batch, part: Decoder, options: GenerateOptions) -> Sequence[Any]:
+    """What a decoder makes of each row, in numbers; nan would be shown as an answer like any other."""
+    results = part.predict(model.encode_batch(batch), options)
+    for result in results:
+        score = result.values if isinstance(result, Scores) else getattr(result, "score", 0.0)
+        if not np.all(np.isfinite(score) if isinstance(result, Scores) else ~np.isnan(score)):
+            raise TwofoldError(f"the scores of the answer are {NOT_NUMBERS}")
+    return results
+
+
+def _text_decoder(model: Model, name: str | None) -> tuple[TextDecoder, TextOutput]:
+    part, output = model.decoder(name), model.outputs[model.decoder_name(name)]
+    if not isinstance(part, TextDecoder):
+        raise TwofoldError(f"the decoder '{model.decoder_name(name)}' does not write text")
+    return part, cast(TextOutput, output)
