@@ -14,7 +14,7 @@ import torch
 from _common import save
 from torch import Tensor
 
-from twofold.decoders import Contexts, poly
+from twofold.decoders import Vectors, poly
 from twofold.types import HiddenSpec, Vocabulary
 
 WIDTH, ROUNDS = 384, 7
@@ -35,12 +35,14 @@ def measure(form: str, codes: int, count: int) -> dict[str, float]:
     head = poly.Config(codes=codes).build(HiddenSpec(states=WIDTH), vocabulary)
     vectors, candidates = torch.randn(1, codes, WIDTH), torch.randn(count, WIDTH)
     with torch.no_grad():
-        head.score(Contexts(vectors), candidates[:10])
+        head.score(Vectors(vectors), Vectors(candidates[:10, None]))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         times = []
         for _ in range(ROUNDS):
             start = time.process_time()
-            naive(vectors[0], candidates) if form == "naive" else head.score(Contexts(vectors), candidates)
+            naive(vectors[0], candidates) if form == "naive" else head.score(
+                Vectors(vectors), Vectors(candidates[:, None])
+            )
             times.append((time.process_time() - start) * 1000)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     return {"milliseconds": statistics.median(times), "megabytes": peak}

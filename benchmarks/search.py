@@ -31,7 +31,7 @@ import twofold
 from twofold.api import load_ranker
 from twofold.cli.stdlib_docs import pairs, standard_library_docs
 from twofold.data.files import read_rows
-from twofold.decoders import Contexts
+from twofold.decoders import Vectors
 from twofold.index.catalog import Catalog
 from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
 from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
@@ -137,7 +137,7 @@ class Candidates:
 
     def product(self, query: Query) -> Any:
         """One matrix product, one softmax, every candidate scored."""
-        return torch.topk(query.head.score(query.contexts, self.torch)[0], K)
+        return torch.topk(query.head.score(query.contexts, Vectors(self.torch[:, None]))[0], K)
 
     def public(self, query: Query) -> Any:
         """A context vector for every candidate, a block at a time so that it fits into memory."""
@@ -204,7 +204,7 @@ def dispersed(query: Query, random: np.random.Generator) -> Query:
     vectors = query.contexts.vectors[0]
     drawn = torch.from_numpy(random.standard_normal(tuple(vectors.shape), dtype=np.float32))
     drawn = torch.nn.functional.normalize(drawn, dim=-1) * vectors.norm(dim=-1, keepdim=True)
-    return Query(query.head, Contexts(drawn[None]))
+    return Query(query.head, Vectors(drawn[None]))
 
 
 def main() -> None:
@@ -224,7 +224,7 @@ def main() -> None:
     for codes in (16, 64):
         ranker = trained(codes, options.runs, options.rows)
         queries = [Query(ranker.head, ranker.embed_contexts([one])) for one in asked]
-        scale = float(ranker.embed_candidates(["any"]).norm())  # candidates are of this length
+        scale = float(ranker.embed_candidates(["any"]).vectors.norm())  # candidates are of this length
         for size in options.sizes:
             candidates = Candidates(enlarged(real * scale, size))
             slow = 20 if size <= 100_000 else 5

@@ -66,7 +66,9 @@ def judge_text(name: str, runs: Path) -> None:
 def zero_shot(dev: str, rows: Sequence[Row]) -> dict[str, float]:
     """How the cosine of `default` orders the pairs of sentences."""
     model: Any = twofold.load("default")
-    sides = [model.embed_candidates([str(row.values[one]) for row in rows]) for one in ("sentence1", "sentence2")]
+    sides = [
+        model.embed_candidates([str(row.values[one]) for row in rows]).single for one in ("sentence1", "sentence2")
+    ]
     cosines = (sides[0] * sides[1]).sum(1).cpu().numpy()
     right = np.array([float(row.values["score"]) for row in rows])
     return {"pearson": pearson(cosines, right), "spearman": spearman(cosines, right)}

@@ -90,7 +90,7 @@ def kept(ranker: Ranker, read: Tokens) -> list[torch.Tensor]:
     hidden, head = ranker.encoder(batch), ranker.head
     contexts = head.context(hidden)
     mask = torch.ones(contexts.vectors.shape[:2]).bool() if contexts.mask is None else contexts.mask
-    return [contexts.vectors[mask], mask, head.candidate(hidden)]
+    return [contexts.vectors[mask], mask, head.candidate(hidden).vectors]
 
 
 @each_encoder

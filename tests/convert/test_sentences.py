@@ -70,7 +70,7 @@ def new(saved: Path, folder: Path, mode: str = "mean") -> Path:
 
 
 def vectors(model: Ranker) -> torch.Tensor:
-    return torch.as_tensor(model.embed_candidates(TEXTS)).float()
+    return model.embed_candidates(TEXTS).single.float()
 
 
 def limit(side: TextInput) -> int:

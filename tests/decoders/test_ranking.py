@@ -23,7 +23,7 @@ from tests.decoders.published import (
     scores_of,
     tokens_of,
 )
-from twofold.decoders import Contexts, RankingDecoder, bi, cross, poly
+from twofold.decoders import RankingDecoder, Vectors, bi, cross, poly
 from twofold.types import Hidden, HiddenSpec, Vocabulary
 
 VOCABULARY = Vocabulary(size=20, limit=400, pad=0, unknown=1, start=2, end=3)
@@ -85,7 +85,7 @@ def test_a_poly_encoder_scores_as_published(codes: int, attention: Any, kind: An
     candidates = some_hidden([1 + number % 4 for number in range(100)], seed=2)
     means = [mean(tokens, [1 / len(tokens)] * len(tokens)) for tokens in tokens_of(candidates)]
     vectors = head.candidate(candidates)
-    close(vectors, means)
+    close(vectors.single, means)
     batches = [head.context(contexts), head.context(wider(contexts))]
     for row, tokens in enumerate(tokens_of(contexts)):
         # With very many codes, all candidates of one context will do.
@@ -94,7 +94,7 @@ def test_a_poly_encoder_scores_as_published(codes: int, attention: Any, kind: An
             close(head.score(head.context(alone(contexts, row)), vectors[:count])[0], expected[:count])
             for batch in batches:
                 close(head.score(batch, vectors[:count])[row], expected[:count])
-    assert torch.equal(head.candidate(wider(candidates)), vectors)
+    assert torch.equal(head.candidate(wider(candidates)).single, vectors.single)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -105,9 +105,9 @@ def test_what_a_candidate_finds_in_a_context_is_as_published(attention: Any, kin
     contexts, candidates = some_hidden((7, 1, 3), seed=1), some_hidden((2, 4, 1), seed=2)
     kept, vectors = head.context(contexts), head.candidate(candidates)
     finds = [finder(head, config, codes_of(head, config, tokens, False)) for tokens in tokens_of(contexts)]
-    towards = head.towards(kept, vectors)
-    close(towards, [find(one) for find, one in zip(finds, plain(vectors), strict=True)])
-    close((towards * vectors).sum(1), plain(head.score(kept, vectors).diagonal()))
+    towards = head.towards(kept, vectors.single)
+    close(towards, [find(one) for find, one in zip(finds, plain(vectors.single), strict=True)])
+    close((towards * vectors.single).sum(1), plain(head.score(kept, vectors).diagonal()))
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -125,8 +125,8 @@ def test_several_heads_are_those_of_torch(masked: bool) -> None:
     mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None] if masked else None
     asked = candidates.expand(3, -1, -1)
     found, _ = theirs(asked, vectors, vectors, key_padding_mask=None if mask is None else ~mask)
-    close(head.score(Contexts(vectors, mask), candidates), plain((found * asked).sum(-1)))
-    close(head.towards(Contexts(vectors, mask), candidates[:3]), plain(found[torch.arange(3), torch.arange(3)]))
+    close(head.score(Vectors(vectors, mask), Vectors(candidates[:, None])), plain((found * asked).sum(-1)))
+    close(head.towards(Vectors(vectors, mask), candidates[:3]), plain(found[torch.arange(3), torch.arange(3)]))
 
 
 @pytest.mark.parametrize("attention", ["plain", "scaled"])
@@ -138,7 +138,7 @@ def test_a_score_lies_just_below_the_largest_dot_product(attention: Any, size: f
     products = contexts.vectors @ candidates.T
     most = products.masked_fill(~contexts.mask[..., None], -math.inf).amax(1)
     codes = contexts.mask.sum(1, keepdim=True)
-    score = head.score(contexts, candidates)
+    score = head.score(contexts, Vectors(candidates[:, None]))
     slack = 1e-5 * (1 + most.abs())
     assert (score <= most + slack).all()
     assert (score >= most - codes.log() / head.beta - slack).all()
@@ -150,7 +150,7 @@ def test_a_score_of_several_heads_is_at_most_what_each_head_could_find() -> None
     contexts, candidates = head.context(some_hidden((9, 1, 4), seed=1)), torch.randn(50, WIDTH) * 3
     values = head.heads.project(contexts.vectors)[1].view(3, HEADS, 5, WIDTH) @ candidates.T
     bound = values.amax(2).sum(1) + candidates @ head.heads.output(head.heads.value.bias)
-    assert (head.score(contexts, candidates) <= bound + 1e-4).all()
+    assert (head.score(contexts, Vectors(candidates[:, None])) <= bound + 1e-4).all()
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -200,7 +200,7 @@ def test_every_pooling_is_what_a_loop_gives(pooling: Any, causal: bool, finish: 
     joined: cross.CrossEncoder = built(cross.Config(pooling=pooling), causal)
     for one in (hidden, wider(hidden)):
         close(two.context(one).vectors[:, 0], expected(two.pool.query))
-        close(two.candidate(one), expected(two.vector.pool.query))
+        close(two.candidate(one).single, expected(two.vector.pool.query))
         weight = plain(joined.output.weight)[0]
         assert joined.pool is not None
         close(joined.joint(one), [float(weight @ vector) for vector in expected(joined.pool.query)])
@@ -215,7 +215,7 @@ def test_normalized_sides_have_length_one_and_candidates_that_of_the_scale(
     head: RankingDecoder = part.Config(normalize=normalize, scale=7.0, learn_scale=learns).build(
         HiddenSpec(states=WIDTH), VOCABULARY
     )
-    kept, vectors = head.context(some_hidden((4, 1, 6))), head.candidate(some_hidden((2, 3), seed=1))
+    kept, vectors = head.context(some_hidden((4, 1, 6))), head.candidate(some_hidden((2, 3), seed=1)).single
     lengths = kept.vectors.norm(dim=-1)
     close(lengths, np.ones(lengths.shape)) if normalize == "both" else differ(lengths)
     close(vectors.norm(dim=-1), [7.0, 7.0]) if normalize != "none" else differ(vectors.norm(dim=-1))
@@ -235,4 +235,4 @@ def test_a_bi_encoder_scores_by_the_dot_product_and_nothing_else() -> None:
         sides.append([one / math.sqrt(math.fsum(one * one)) for one in vectors])
     kept, stored = head.context(contexts), head.candidate(candidates)
     close(head.score(kept, stored), [[3 * float(one @ other) for other in sides[1]] for one in sides[0]])
-    close(head.towards(kept, stored[:2]), sides[0])
+    close(head.towards(kept, stored.single[:2]), sides[0])

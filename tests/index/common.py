@@ -15,7 +15,7 @@ from tests import made
 from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
 from twofold.data.tokenizer import TextTokenizer
-from twofold.decoders import Contexts, RankingDecoder, bi, poly
+from twofold.decoders import RankingDecoder, Vectors, bi, poly
 from twofold.index import shards, writer
 from twofold.index.quantized import QuantizedVectors
 from twofold.index.search import Query, StoredVectors, TopK, exact_top_k
@@ -23,7 +23,7 @@ from twofold.model import Ranker
 from twofold.results import Hit
 from twofold.types import HiddenSpec, Vocabulary
 
-Vectors = NDArray[np.float32]
+Floats = NDArray[np.float32]
 Scores = NDArray[np.float64]
 TEXTS = list(dict.fromkeys(row["source"] for row in made.numbers(900, seed=7)))
 """Some hundred different texts."""
@@ -44,7 +44,7 @@ def head_of(kind: str, width: int) -> RankingDecoder:
     return head.eval()
 
 
-def context_of(codes: str, draw: np.random.Generator, number: int, width: int, scale: float = 1.0) -> Contexts:
+def context_of(codes: str, draw: np.random.Generator, number: int, width: int, scale: float = 1.0) -> Vectors:
     """One context's vectors: as trained ones lie, in all directions, in pairs whose mean is zero, or few that count."""
     noise = draw.normal(size=(number, width)) / np.sqrt(width)
     match codes:
@@ -55,10 +55,10 @@ def context_of(codes: str, draw: np.random.Generator, number: int, width: int, s
         case _:
             vectors = noise
     mask = torch.from_numpy(np.arange(len(vectors)) < 3)[None] if codes == "masked" else None
-    return Contexts(torch.from_numpy((vectors * scale).astype(np.float32))[None], mask)
+    return Vectors(torch.from_numpy((vectors * scale).astype(np.float32))[None], mask)
 
 
-def candidates_of(kind: str, draw: np.random.Generator, rows: int, width: int) -> Vectors:
+def candidates_of(kind: str, draw: np.random.Generator, rows: int, width: int) -> Floats:
     """Vectors of length about 20: in clusters, each several times, or of very different lengths, some of them zero."""
     centers = draw.normal(size=(rows // 50 + 1, width))
     vectors = centers[draw.integers(len(centers), size=rows)] + 0.7 * draw.normal(size=(rows, width))
@@ -72,13 +72,17 @@ def candidates_of(kind: str, draw: np.random.Generator, rows: int, width: int) -
     return vectors.astype(np.float32)
 
 
-def scores_of(head: RankingDecoder, kind: str, context: Contexts, candidates: NDArray[Any]) -> Scores:
+def scores_of(head: RankingDecoder, kind: str, context: Vectors, candidates: NDArray[Any]) -> Scores:
     """Σ_i softmax_i(β s_i)·s_i of every candidate, in float64."""
     wide = candidates.astype(np.float64)
     vectors = context.vectors[0].double()
     if kind == "multihead":
         with torch.no_grad():
-            whole = copy.deepcopy(head).double().score(Contexts(vectors[None], context.mask), torch.from_numpy(wide))
+            whole = (
+                copy.deepcopy(head)
+                .double()
+                .score(Vectors(vectors[None], context.mask), Vectors(torch.from_numpy(wide)[:, None]))
+            )
         return np.asarray(whole[0])
     if kind == "bi":
         return np.asarray(wide @ vectors[0].numpy())
@@ -90,7 +94,7 @@ def scores_of(head: RankingDecoder, kind: str, context: Contexts, candidates: ND
 
 
 def best_of(
-    query: Query, vectors: Vectors, k: int, out: NDArray[np.bool_] | None = None, floor: float = -np.inf
+    query: Query, vectors: Floats, k: int, out: NDArray[np.bool_] | None = None, floor: float = -np.inf
 ) -> TopK:
     """What the index finds among some vectors."""
     return exact_top_k(query, StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__, out), k, floor)
@@ -145,16 +149,16 @@ def make_shards_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def give_vectors(
-    ranker: Ranker, monkeypatch: pytest.MonkeyPatch, vectors: Mapping[str, Sequence[float]], context: Contexts
+    ranker: Ranker, monkeypatch: pytest.MonkeyPatch, vectors: Mapping[str, Sequence[float]], context: Vectors
 ) -> None:
     """Let a ranker read every text as the vector given for it, and every context as the one given."""
 
-    def embed_candidates(texts: Sequence[str], report: Any = None) -> torch.Tensor:
-        return torch.tensor(np.array([vectors[text] for text in texts], np.float32))
+    def embed_candidates(texts: Sequence[str], report: Any = None) -> Vectors:
+        return Vectors(torch.tensor(np.array([vectors[text] for text in texts], np.float32))[:, None])
 
-    def embed_contexts(contexts: Sequence[Any], report: Any = None) -> Contexts:
+    def embed_contexts(contexts: Sequence[Any], report: Any = None) -> Vectors:
         several = len(contexts), *context.vectors.shape[1:]
-        return Contexts(context.vectors.expand(several), context.mask)
+        return Vectors(context.vectors.expand(several), context.mask)
 
     monkeypatch.setattr(ranker, "embed_candidates", embed_candidates)
     monkeypatch.setattr(ranker, "embed_contexts", embed_contexts)

@@ -166,7 +166,7 @@ def test_several_shards_are_searched_as_one_over_vectors_as_they_are_stored(
     monkeypatch.setattr(writer, "CHUNK_SIZE", 170)
     draw = np.random.default_rng(9)
     ranker = ranker_of(tokenizer, "bi") if kind == "bi" else ranker_of(tokenizer, attention=kind)
-    vectors = ranker.embed_candidates(TEXTS).numpy() * 10.0 ** draw.uniform(-3, 2, (len(TEXTS), 1))
+    vectors = ranker.embed_candidates(TEXTS).single.numpy() * 10.0 ** draw.uniform(-3, 2, (len(TEXTS), 1))
     vectors[::7] = vectors[1]
     context = ranker.embed_contexts(["seven hundred"])
     give_vectors(ranker, monkeypatch, dict(zip(TEXTS, vectors, strict=True)), context)

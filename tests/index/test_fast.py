@@ -12,7 +12,7 @@ import torch
 
 from tests.index.common import TEXTS, candidates_of, check_hits, context_of, give_vectors, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
-from twofold.decoders import Contexts
+from twofold.decoders import Vectors
 from twofold.index import Index, search, writer
 from twofold.model import Ranker
 from twofold.results import Hits
@@ -37,7 +37,7 @@ def asked(tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch) -> Callable
         draw = np.random.default_rng(number)
         near = vectors[draw.integers(ROWS)] / 20  # contexts lie where candidates do
         codes = near + 0.16 * draw.normal(size=(16, WIDTH)) / np.sqrt(WIDTH)
-        context = Contexts(torch.from_numpy(codes.astype(np.float32))[None])
+        context = Vectors(torch.from_numpy(codes.astype(np.float32))[None])
         give_vectors(ranker, monkeypatch, {str(one): vector for one, vector in enumerate(vectors)}, context)
         return ranker
 

@@ -13,7 +13,7 @@ import torch
 from tests.index.common import TEXTS, check_hits, ranker_of, scores_of, truth_of
 from tests.index.common import give_vectors as give
 from twofold.data.tokenizer import TextTokenizer
-from twofold.decoders import Contexts
+from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
 from twofold.index import Index, search, writer
 from twofold.model import Ranker
@@ -33,7 +33,7 @@ def reading(tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch) -> Give:
     def made(vectors: Sequence[Sequence[float]], context: Sequence[float] = (1.0, 0.0)) -> Ranker:
         ranker = ranker_of(tokenizer, "bi")
         read = {str(number): vector for number, vector in enumerate(vectors)}
-        give(ranker, monkeypatch, read, Contexts(torch.tensor([[list(context)]])))
+        give(ranker, monkeypatch, read, Vectors(torch.tensor([[list(context)]])))
         return ranker
 
     return made

@@ -191,7 +191,7 @@ def test_as_many_candidates_as_there_are_responses_are_all_of_them() -> None:
 
 def test_the_cosine_is_that_between_a_context_and_its_right_response(tokenizer: TextTokenizer) -> None:
     model, rows = ranker(tokenizer, "bi"), rows_of_candidates()
-    right = model.embed_candidates([row["candidates"][row["label"]] for row in rows])
+    right = model.embed_candidates([row["candidates"][row["label"]] for row in rows]).single
     vectors = model.embed_contexts([row["context"] for row in rows]).vectors[:, 0]
     cosines = (vectors * right).sum(1) / vectors.norm(dim=1) / right.norm(dim=1)
     assert evaluate(model, rows).metrics["cosine"] == pytest.approx(cosines.mean().item(), abs=1e-6)
@@ -207,7 +207,10 @@ def test_the_cosine_of_a_poly_encoder_is_with_what_the_response_finds_in_the_con
     ]
     found = []
     for row in rows:
-        contexts, response = model.embed_contexts([row["context"]]), model.embed_candidates([row["candidates"][0]])[0]
+        contexts, response = (
+            model.embed_contexts([row["context"]]),
+            model.embed_candidates([row["candidates"][0]]).single[0],
+        )
         codes = contexts.vectors[0] if contexts.mask is None else contexts.vectors[0][contexts.mask[0]]
         beta = codes.shape[1] ** -0.5 if settings.get("attention") == "scaled" else 1.0
         seen = sum(weight * code for weight, code in zip((beta * codes @ response).softmax(0), codes, strict=True))

@@ -78,7 +78,7 @@ def assert_same(ranker: Ranker, theirs: Any, texts: list[str] | None = None) -> 
     """The vectors of both sides and all scores, as queries and documents are read there."""
     texts = texts or TEXTS
     queries, documents = theirs.encode_query(texts), theirs.encode_document(texts)
-    found = ranker.embed_contexts(texts).vectors[:, 0].numpy(), ranker.embed_candidates(texts).numpy()
+    found = ranker.embed_contexts(texts).vectors[:, 0].numpy(), ranker.embed_candidates(texts).single.numpy()
     np.testing.assert_allclose(found[0], queries, atol=1e-5)
     np.testing.assert_allclose(found[1], documents, atol=1e-5)
     scores = ranker.score(texts, ranker.prepare(texts)).numpy()
@@ -146,7 +146,7 @@ def test_do_lower_case_is_done_where_the_tokenizer_does_not(saved: Path, tmp_pat
     theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(tmp_path / "s"), device="cpu")
     ranker = load_ranker(tmp_path / "s")
     assert_same(ranker, theirs)
-    upper, lower = ranker.embed_candidates(["THE Gulls", "the gulls"])
+    upper, lower = ranker.embed_candidates(["THE Gulls", "the gulls"]).single
     torch.testing.assert_close(upper, lower)
 
 
@@ -343,7 +343,7 @@ def test_pickled_weights_of_a_dense_layer_are_refused_and_imported(folder: Path,
     assert convert(folder, tmp_path / "out").not_read == ()
     after = load_ranker(tmp_path / "out")
     assert after.contexts.config.prompt == PROMPTS["query"]
-    torch.testing.assert_close(after.embed_candidates(TEXTS), before.embed_candidates(TEXTS))
+    torch.testing.assert_close(after.embed_candidates(TEXTS).single, before.embed_candidates(TEXTS).single)
 
 
 def test_dense_weights_that_are_not_there_or_cut_off_are_one_line(folder: Path) -> None:

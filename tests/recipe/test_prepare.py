@@ -24,7 +24,7 @@ from twofold.recipe.build import build_model, cache_rows, split_rows
 from twofold.recipe.training import PREPARED
 
 ROWS = [{"context": row["source"], "response": row["target"]} for row in made.numbers(60, seed=3)]
-# Contexts that come again with another response, and responses that differ only in case and blanks.
+# Vectors that come again with another response, and responses that differ only in case and blanks.
 ROWS += [{"context": ROWS[0]["context"], "response": row["response"]} for row in ROWS[1:7]]
 ROWS += [{"context": "one X", "response": "a b"}, {"context": "One  x", "response": "A  B"}]
 
@@ -39,7 +39,7 @@ def miner(tmp_path: Path, tokenizer: TextTokenizer) -> Ranker:
 
 def cosines(model: Ranker, texts: list[str], others: list[str]) -> torch.Tensor:
     """(texts, others)"""
-    first, second = (torch.nn.functional.normalize(model.embed_candidates(one)) for one in (texts, others))
+    first, second = (torch.nn.functional.normalize(model.embed_candidates(one).single) for one in (texts, others))
     return first @ second.T
 
 

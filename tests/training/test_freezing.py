@@ -19,8 +19,8 @@ from twofold.errors import TwofoldError
 from twofold.model import Model
 from twofold.recipe import Recipe, train
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
+from twofold.training.freezing import Freezing
 from twofold.training.loop import Trainer
-from twofold.training.optimizer import Freezing
 
 LABEL = ({"source": "text", "target": "label"}, {"kind": "label"})
 CONVNET = {"kind": "text_convnet", "embedding": 12, "channels": 8, "orders": [2, 3], "width": 10, "bottleneck": 16}

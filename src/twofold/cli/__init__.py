@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import demo, evaluate, predict, ranking, train
+from twofold.cli import convert, demo, evaluate, predict, ranking, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -70,5 +70,5 @@ def main() -> None:
 
 
 _COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, ranking.rank, ranking.index, ranking.search)
-for command in (*_COMMANDS, train.import_weights, train.list_parts):
+for command in (*_COMMANDS, convert.import_weights, train.list_parts):
     main.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,53 +60,59 @@ class RankingDecoderConfig(DecoderConfig):
 
 
 @dataclass(frozen=True)
-class Contexts:
-    """Contexts as a ranker keeps them: one vector each, or several that a candidate attends over."""
+class Vectors:
+    """What a ranker keeps of some contexts or candidates: one vector each, or several."""
 
     vectors: Tensor
-    """(contexts, codes, width)"""
+    """(rows, vectors, width)"""
     mask: Tensor | None = None
-    """(contexts, codes), true where a code is there; all are where there is none."""
+    """(rows, vectors), true where a vector is there; all are where there is no mask."""
 
     def __len__(self) -> int:
         return self.vectors.shape[0]
 
-    def rows(self, start: int, stop: int) -> Contexts:
-        """Some of them."""
-        return Contexts(self.vectors[start:stop], None if self.mask is None else self.mask[start:stop])
+    def __getitem__(self, rows: slice | Sequence[int] | Tensor) -> Vectors:
+        return Vectors(self.vectors[rows], None if self.mask is None else self.mask[rows])
+
+    @property
+    def single(self) -> Tensor:
+        """(rows, width), where one vector each is kept."""
+        return self.vectors.squeeze(1)
 
 
 class RankingDecoder(Decoder):
     """g of a ranker: sees what was read of contexts and candidates, and scores them."""
 
+    several: ClassVar[bool] = False
+    """Whether several vectors are kept of a candidate."""
     compares: bool = False
     """Whether, where the two are read as one text, each is read alone as well, and `score` is added to `joint`."""
 
-    def context(self, hidden: Hidden) -> Contexts:
+    def context(self, hidden: Hidden) -> Vectors:
         """What is kept of each context."""
         raise NotImplementedError
 
-    def candidate(self, hidden: Hidden) -> Tensor:
-        """What is kept of each candidate: (candidates, width)."""
+    def candidate(self, hidden: Hidden) -> Vectors:
+        """What is kept of each candidate."""
         raise NotImplementedError
 
-    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         """(contexts, candidates)"""
         raise NotImplementedError
 
-    def stored(self, candidates: Tensor) -> Tensor:
+    def stored(self, candidates: Vectors) -> Vectors:
         """What an index stores of candidates: vectors whose dot products with those of `ceiling` bound their scores."""
         return candidates
 
-    def stored_score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def stored_score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         """The same as `score`, of candidates as an index stores them."""
         return self.score(contexts, candidates)
 
-    def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """For each context and the candidate of the same row the vector that the candidate is compared with."""
         raise NotImplementedError
 
-    def ceiling(self, contexts: Contexts) -> Tensor:
+    def ceiling(self, contexts: Vectors) -> Tensor:
         """Vectors that bound one context's scores: (groups, vectors, width).
 
         No candidate scores more than the sum, over the groups, of its largest dot product with a vector in the group.

@@ -8,7 +8,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
+from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.layers.pooling import CandidateVector, Dense, Pooling, VectorSettings, dense_layers
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
@@ -43,24 +43,24 @@ class BiEncoder(RankingDecoder):
         self.normalize = config.normalize == "both"
         self.cosine = config.similarity == "cosine"
 
-    def context(self, hidden: Hidden) -> Contexts:
+    def context(self, hidden: Hidden) -> Vectors:
         vectors = self.dense(self.pool(hidden))
-        return Contexts((F.normalize(vectors, dim=-1) if self.normalize else vectors)[:, None])
+        return Vectors((F.normalize(vectors, dim=-1) if self.normalize else vectors)[:, None])
 
-    def candidate(self, hidden: Hidden) -> Tensor:
-        return self.vector.lengthen(self.dense(self.vector.pool(hidden)))
+    def candidate(self, hidden: Hidden) -> Vectors:
+        return Vectors(self.vector.lengthen(self.dense(self.vector.pool(hidden)))[:, None])
 
-    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         return self.stored_score(contexts, self.stored(candidates))
 
-    def stored(self, candidates: Tensor) -> Tensor:
-        return F.normalize(candidates, dim=-1) if self.cosine else candidates
+    def stored(self, candidates: Vectors) -> Vectors:
+        return Vectors(F.normalize(candidates.vectors, dim=-1)) if self.cosine else candidates
 
-    def stored_score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
-        return self.ceiling(contexts)[:, 0] @ candidates.T
+    def stored_score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
+        return self.ceiling(contexts)[:, 0] @ candidates.single.T
 
-    def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         return contexts.vectors[:, 0]
 
-    def ceiling(self, contexts: Contexts) -> Tensor:
+    def ceiling(self, contexts: Vectors) -> Tensor:
         return F.normalize(contexts.vectors, dim=-1) if self.cosine else contexts.vectors

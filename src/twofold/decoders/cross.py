@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twofold.config import kind_of
-from twofold.decoders import Contexts, DecoderConfig, RankingDecoder, RankingDecoderConfig
+from twofold.decoders import DecoderConfig, RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.layers.pooling import Pooling, means_of_both, pooling_needs
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
@@ -70,11 +70,11 @@ class CrossEncoder(RankingDecoder):
             vectors = torch.cat([first, second, first * second], -1)  # each value about as large as one
         return self.output(vectors)[:, 0]  # type: ignore[no-any-return]
 
-    def context(self, hidden: Hidden) -> Contexts:
+    def context(self, hidden: Hidden) -> Vectors:
         return self.compare.context(hidden)
 
-    def candidate(self, hidden: Hidden) -> Tensor:
+    def candidate(self, hidden: Hidden) -> Vectors:
         return self.compare.candidate(hidden)
 
-    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         return self.compare.score(contexts, candidates) * self.log_trust.exp()

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
+from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.errors import TwofoldError
 from twofold.layers.pooling import BLOCK, CandidateVector, VectorSettings, attention_pooled, finished
 from twofold.types import Hidden, HiddenSpec, OutputSpec
@@ -60,26 +60,26 @@ class PolyEncoder(RankingDecoder):
         self.vector = CandidateVector(config, spec)
         self.normalize = config.normalize == "both"
 
-    def context(self, hidden: Hidden) -> Contexts:
+    def context(self, hidden: Hidden) -> Vectors:
         states, mask, there = hidden.need("states"), hidden.mask, None
         if self.codes is not None:
             vectors = attention_pooled(self.codes, states, mask, self.code_scale)
         else:
             vectors, there = self._first(states, mask)
         vectors = finished(vectors, hidden)
-        return Contexts(F.normalize(vectors, dim=-1) if self.normalize else vectors, there)
+        return Vectors(F.normalize(vectors, dim=-1) if self.normalize else vectors, there)
 
-    def candidate(self, hidden: Hidden) -> Tensor:
-        return self.vector(hidden)  # type: ignore[no-any-return]
+    def candidate(self, hidden: Hidden) -> Vectors:
+        return Vectors(self.vector(hidden)[:, None])
 
-    def score(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
         # No more dot products at a time than a block holds: memory does not grow with the candidates.
         size = max(1, BLOCK // max(1, len(contexts) * keys.shape[1]))
-        parts = [self._score(keys, values, block, contexts) for block in torch.split(candidates, size)]
+        parts = [self._score(keys, values, block, contexts) for block in torch.split(candidates.single, size)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def towards(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """Σ_i softmax_i(β s_i)·y_i"""
         if self.heads:
             return self.heads.look(contexts, candidates)
@@ -88,12 +88,12 @@ class PolyEncoder(RankingDecoder):
             products = products.masked_fill(~contexts.mask, -math.inf)
         return (products.softmax(1)[:, None] @ contexts.vectors)[:, 0]
 
-    def ceiling(self, contexts: Contexts) -> Tensor:
+    def ceiling(self, contexts: Vectors) -> Tensor:
         """A mean of dot products is at most the largest of them; each head has a mean of its own."""
         vectors = contexts.vectors if contexts.mask is None else contexts.vectors[contexts.mask][None]
         return vectors if self.heads is None else self.heads.ceiling(vectors)
 
-    def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Contexts) -> Tensor:
+    def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Vectors) -> Tensor:
         products = keys @ block.T  # (contexts, codes, candidates)
         if self.heads is not None and values is not None:
             return self.heads.score(products, values @ block.T, of, block)
@@ -135,14 +135,14 @@ class Heads(nn.Module):
         values = self._split(vectors @ self.value.weight.T) @ self._apart(self.output.weight.T, 0)
         return keys.flatten(1, 2), values.flatten(1, 2)
 
-    def score(self, logits: Tensor, values: Tensor, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def score(self, logits: Tensor, values: Tensor, contexts: Vectors, candidates: Tensor) -> Tensor:
         """From dot products with keys and values, (contexts, heads × codes, candidates) each."""
         logits = self._apart(logits, 1) + self._query_bias(contexts.vectors)[..., None]
         if contexts.mask is not None:
             logits = logits.masked_fill(~contexts.mask[:, None, :, None], -math.inf)
         return (logits.softmax(2) * self._apart(values, 1)).sum((1, 2)) + candidates @ self._bias()
 
-    def look(self, contexts: Contexts, candidates: Tensor) -> Tensor:
+    def look(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """What each candidate finds in the context of the same row: (rows, width)."""
         keys, values = self.project(contexts.vectors)
         logits = self._apart((keys @ candidates[:, :, None])[..., 0], 1) + self._query_bias(contexts.vectors)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from twofold.data.candidates import Texts, at_hand
-from twofold.decoders import Contexts
+from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
 from twofold.index.search import Query, ranked_hits, search
@@ -109,12 +109,12 @@ class Index:
         results = []
         for row in range(len(checked)):
             start = time.perf_counter()
-            hits, proven = self._search(embeddings.rows(row, row + 1), k, where, excluded, mode == "fast")
+            hits, proven = self._search(embeddings[row : row + 1], k, where, excluded, mode == "fast")
             results.append(Hits(hits, proven, (time.perf_counter() - start + shared) * 1000))
         return results
 
     def _search(
-        self, context: Contexts, k: int, where: str | None, exclude: Sequence[Any], fast: bool
+        self, context: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool
     ) -> tuple[list[Hit], bool]:
         """The hits, and whether they are proven."""
         failed = -1

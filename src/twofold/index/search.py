@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twofold.decoders import Contexts, RankingDecoder
+from twofold.decoders import RankingDecoder, Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.index.bounds import BLOCK, Bounds, dot_products
 from twofold.index.database import Entry
@@ -68,7 +68,7 @@ class Searchable(Protocol):
 class Query:
     """One context, as a search needs it."""
 
-    def __init__(self, head: RankingDecoder, contexts: Contexts, directions: Floats | None = None) -> None:
+    def __init__(self, head: RankingDecoder, contexts: Vectors, directions: Floats | None = None) -> None:
         """contexts: one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
         with torch.no_grad():
@@ -84,7 +84,7 @@ class Query:
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
         """vectors (candidates, width) → (candidates,)"""
-        candidates = torch.from_numpy(vectors).to(self.contexts.vectors.device)
+        candidates = Vectors(torch.from_numpy(vectors)[:, None].to(self.contexts.vectors.device))
         scores: Floats = self.head.stored_score(self.contexts, candidates)[0].cpu().numpy()
         return scores
 

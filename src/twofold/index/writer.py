@@ -163,7 +163,7 @@ class Writer:
         unique = list(dict.fromkeys(texts))
         places = {text: place for place, text in enumerate(unique)}
         embeddings = self.model.head.stored(self.model.embed_candidates(unique, report))
-        vectors = embeddings.cpu().numpy()[[places[text] for text in texts]]
+        vectors = embeddings.single.cpu().numpy()[[places[text] for text in texts]]
         with np.errstate(over="ignore"):
             vectors = vectors.astype(self.catalog.metadata("stored"))
         for place in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():

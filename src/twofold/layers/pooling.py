@@ -1,14 +1,13 @@
-"""One vector for a text, and what rankers make of such vectors: lengths, dense layers, the rows of all processes."""
+"""One vector for a text, and what rankers make of such vectors: lengths and dense layers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -174,28 +173,3 @@ def dense_layers(layers: Sequence[Dense], width: int) -> nn.Sequential:
         modules += [nn.Linear(width, layer.width, bias=layer.bias), ACTIVATIONS[layer.activation]()]
         width = layer.width
     return nn.Sequential(*modules)
-
-
-def gather_rows(rows: Tensor, sizes: list[int]) -> Tensor:
-    """The rows of all processes, in their order, gradients included; `sizes` says how many each of them has."""
-    return rows if len(sizes) == 1 else _Gather.apply(rows, sizes)  # type: ignore[no-untyped-call]
-
-
-class _Gather(torch.autograd.Function):
-    """Every process pads to the longest; going back, each gets the sum of all gradients of its own rows."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
-        ctx.sizes, ctx.rank = sizes, dist.get_rank()
-        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(gathered, padded)
-        return torch.cat([process[:size] for process, size in zip(gathered, sizes, strict=True)])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        whole = gradients[0].contiguous().clone()
-        dist.all_reduce(whole)
-        start = sum(ctx.sizes[: ctx.rank])
-        return whole[start : start + ctx.sizes[ctx.rank]], None

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from twofold.data.ranking import Question, questions
 from twofold.data.ranks import KS, summary_of_gains
-from twofold.decoders import Contexts
+from twofold.decoders import Vectors
 from twofold.metrics import HIGHER, LOWER, Evaluation, Report
 from twofold.model import Ranker
 from twofold.progress import Report as Progress
@@ -60,7 +60,9 @@ def usable(evaluation: Evaluation) -> dict[str, bool]:
     model = cast(Ranker, evaluation.model)
     asked = questions(model.reader, evaluation.rows, evaluation.settings.get("candidates", 10))
     fewest = min((len(question.candidates) for question in asked), default=0)
-    useless = {f"r@{k}" for k in KS if k >= fewest} | {"milliseconds"} | ({"cosine"} if model.joined else set())
+    useless = {f"r@{k}" for k in KS if k >= fewest} | {"milliseconds"}
+    if model.joined or model.head.several:
+        useless.add("cosine")
     return {name: higher for name, higher in METRICS.items() if name not in useless}
 
 
@@ -79,20 +81,19 @@ def score_questions(model: Ranker, asked: Sequence[Question], progress: Progress
     scores = []
     for row, question in enumerate(asked):
         chosen = vectors[[number[text] for text in question.candidates]]
-        scores.append(model.head.score(contexts.rows(row, row + 1), chosen)[0].cpu().numpy())
-    return Scored(scores, _cosines(model, asked, contexts, vectors, number))
+        scores.append(model.head.score(contexts[row : row + 1], chosen)[0].cpu().numpy())
+    cosines = None if model.head.several else _cosines(model, asked, contexts, vectors.single, number)
+    return Scored(scores, cosines)
 
 
 def _cosines(
-    model: Ranker, asked: Sequence[Question], contexts: Contexts, vectors: Tensor, number: Mapping[str, int]
+    model: Ranker, asked: Sequence[Question], contexts: Vectors, vectors: Tensor, number: Mapping[str, int]
 ) -> NDArray[np.float32]:
     """For each question the mean cosine between its context and its right candidates."""
     right = vectors[[number[question.candidates[place]] for question in asked for place in question.right]]
     counts = [len(question.right) for question in asked]
     if max(counts) > 1:
-        rows = torch.arange(len(asked)).repeat_interleave(torch.tensor(counts))
-        mask = None if contexts.mask is None else contexts.mask[rows]
-        contexts = Contexts(contexts.vectors[rows], mask)
+        contexts = contexts[torch.arange(len(asked)).repeat_interleave(torch.tensor(counts))]
     cosines = F.cosine_similarity(model.head.towards(contexts, right), right, dim=-1).cpu().numpy()
     starts = np.cumsum([0, *counts[:-1]])
     return np.asarray(np.add.reduceat(cosines, starts) / np.array(counts, np.float32), np.float32)

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
+from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list, check_text, kind_of_value
 from twofold.results import Hits
 
@@ -28,8 +28,8 @@ class Candidates:
 
     texts: Sequence[str]
     ids: Sequence[Any]
-    vectors: Tensor | None
-    """(candidates, width); none for a cross-encoder that adds to no other's score: it keeps nothing."""
+    vectors: Vectors | None
+    """None for a cross-encoder that adds to no other's score: it keeps nothing."""
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -20,7 +20,7 @@ from twofold.data.candidates import given_candidates
 from twofold.data.files import Row
 from twofold.data.ranking import RankingReader
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.decoders import Contexts, RankingDecoder, RankingDecoderConfig
+from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.errors import TwofoldError, as_texts
 from twofold.inputs import INPUT, BatchSizes, Unread
 from twofold.inputs.pair import PairInput
@@ -30,7 +30,7 @@ from twofold.model import saved
 from twofold.model.candidates import Candidates, Text, as_context, as_contexts, as_k, as_pairs, best, different
 from twofold.model.config import MAIN, ModelConfig, check_widths
 from twofold.model.model import Model, as_rows
-from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Side, finite, keep_items
+from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Represented, Side, finite, keep_items
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget
 from twofold.progress import Report
 from twofold.results import Hit, Hits
@@ -115,8 +115,8 @@ class Ranker(Model):
             # Of a cross-encoder the encoder itself may read both as one text only.
             return Side(self.contexts, alone if self.joined else self.encoder, head.context)
         if what == CANDIDATES:
-            return Side(self.candidates, alone, lambda hidden: Contexts(head.candidate(hidden)))
-        return Side(self.pair, self.encoder, lambda hidden: Contexts(head.joint(hidden)))
+            return Side(self.candidates, alone, head.candidate)
+        return Side(self.pair, self.encoder, lambda hidden: Vectors(head.joint(hidden)))
 
     @property
     def reads_alone(self) -> bool:
@@ -169,9 +169,18 @@ class Ranker(Model):
         lengths = cast(Unread[Ids], batch.inputs[CANDIDATE]).lengths()
         return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).own)
 
-    def losses(self, batch: Batch) -> dict[str, Loss]:
+    def represent(self, batch: Batch) -> Represented:
+        """What the decoder keeps of both sides of a batch, or the scores of pairs read as one text."""
         with self.autocast():
-            return {MAIN: Chunks(self, batch).represent_all().loss(self, self.target_of(batch))}
+            return Chunks(self, batch).represent_all()
+
+    def loss_of(self, represented: Represented, target: RankingTarget) -> Loss:
+        """The loss over what was kept, which needs no encoder."""
+        with self.autocast():
+            return represented.loss(self, target)
+
+    def losses(self, batch: Batch) -> dict[str, Loss]:
+        return {MAIN: self.loss_of(self.represent(batch), self.target_of(batch))}
 
     # --- ranking ---
 
@@ -199,19 +208,19 @@ class Ranker(Model):
         vectors = self.embed_candidates(chosen, report) if chosen and self.reads_alone else None
         return Candidates(chosen, [candidate.id for candidate in given], vectors)
 
-    def embed_candidates(self, texts: Iterable[str], report: Report | None = None) -> Tensor:
-        """(candidates, width)"""
+    def embed_candidates(self, texts: Iterable[str], report: Report | None = None) -> Vectors:
+        """What is kept of each candidate."""
         return self.keep_candidates(self.candidates.text.encode_texts(as_texts(texts, "texts")).ids, report)
 
-    def embed_contexts(self, contexts: Iterable[Text], report: Report | None = None) -> Contexts:
+    def embed_contexts(self, contexts: Iterable[Text], report: Report | None = None) -> Vectors:
         """What is kept of each context."""
         return self.keep_contexts(self.contexts.text.encode_texts(as_contexts(contexts)).ids, report)
 
-    def keep_candidates(self, items: Sequence[Ids], report: Report | None = None) -> Tensor:
-        """What is kept of candidates whose ids are known: (candidates, width)."""
-        return keep_items(self, CANDIDATES, items, report).vectors
+    def keep_candidates(self, items: Sequence[Ids], report: Report | None = None) -> Vectors:
+        """What is kept of candidates whose ids are known."""
+        return keep_items(self, CANDIDATES, items, report)
 
-    def keep_contexts(self, items: Sequence[Ids], report: Report | None = None) -> Contexts:
+    def keep_contexts(self, items: Sequence[Ids], report: Report | None = None) -> Vectors:
         """What is kept of contexts whose ids are known."""
         return keep_items(self, CONTEXTS, items, report)
 
@@ -256,7 +265,7 @@ class Ranker(Model):
         place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
         contexts, vectors = self.embed_contexts(asked, report), self.embed_candidates(list(place))
         places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
-        return torch.stack([self.head.score(contexts.rows(c, c + 1), vectors[t : t + 1])[0, 0] for c, t in places])
+        return torch.stack([self.head.score(contexts[c : c + 1], vectors[t : t + 1])[0, 0] for c, t in places])
 
 
 def _encoded_once(side: TextInput, texts: Sequence[Text]) -> list[Ids]:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.data.batches import by_length
-from twofold.decoders import Contexts
+from twofold.decoders import Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.inputs import INPUT, Input, Unread
-from twofold.layers.pooling import BLOCK, gather_rows
+from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
 from twofold.outputs.ranking import CANDIDATE, RankingTarget
 from twofold.progress import Report
@@ -36,10 +38,10 @@ class Side:
     input: Input[Any]
     """How it is read."""
     encoder: Encoder
-    keep: Callable[[Hidden], Contexts]
+    keep: Callable[[Hidden], Vectors]
     """What the decoder keeps of it: vectors, and which of them are there."""
 
-    def represent(self, items: Sequence[Any], device: torch.device) -> Contexts:
+    def represent(self, items: Sequence[Any], device: torch.device) -> Vectors:
         """What the decoder keeps of some items, read together."""
         read = self.input.batch(items).to(device)
         return self.keep(read.encode(self.encoder, Batch({INPUT: read})))
@@ -49,21 +51,16 @@ class Side:
 class Represented:
     """What the decoder keeps of a batch."""
 
-    vectors: dict[str, Tensor]
-    """Of contexts (contexts, codes, width), of own candidates (candidates, width), of pairs their scores (pairs,)."""
-    mask: Tensor | None
-    """(contexts, codes)"""
-
-    def contexts(self) -> Contexts:
-        return Contexts(self.vectors[CONTEXTS], self.mask)
+    kept: dict[str, Vectors]
+    """Of contexts and of own candidates their vectors, of pairs their scores, (pairs,)."""
 
     def detached(self) -> Represented:
         """The same values, from which gradients go no further."""
-        return Represented({what: value.detach().requires_grad_() for what, value in self.vectors.items()}, self.mask)
+        return Represented({what: detached(kept) for what, kept in self.kept.items()})
 
-    def gathered(self, target: RankingTarget) -> Tensor | None:
+    def gathered(self, target: RankingTarget) -> Vectors | None:
         """The candidates of all processes; none where each context is read with its own."""
-        return None if PAIRS in self.vectors else gather_rows(self.vectors[CANDIDATES], target.sizes)
+        return None if PAIRS in self.kept else gather(self.kept[CANDIDATES], target.sizes)
 
     def loss(self, model: Ranker, target: RankingTarget) -> Loss:
         """The loss of a whole batch at once."""
@@ -103,34 +100,59 @@ class Chunks:
                 self.chunks.append(Chunk(what, numbers))
                 self.tokens += len(numbers) * max(lengths[number] for number in numbers)
 
-    def represent(self, chunk: Chunk) -> tuple[Tensor, Tensor | None]:
-        """What the decoder keeps of a chunk, and of contexts the mask of their codes."""
+    def represent(self, chunk: Chunk) -> Vectors:
+        """What the decoder keeps of a chunk."""
         items = [self.items[chunk.what][number] for number in chunk.numbers]
-        kept = self.model.side(chunk.what).represent(items, self.model.device)
-        return kept.vectors, kept.mask
+        return self.model.side(chunk.what).represent(items, self.model.device)
 
     def represent_all(self, seeds: Sequence[int] | None = None) -> Represented:
         """All chunks; with `seeds`, each draws its dropout from a seed of its own, to be replayed."""
-        values: dict[str, list[Tensor]] = {what: [] for what in self.items}
-        masks: list[Tensor] = []
+        parts: dict[str, list[Vectors]] = {what: [] for what in self.items}
         for number, chunk in enumerate(self.chunks):
             if seeds is not None:
                 torch.manual_seed(seeds[number])
-            value, mask = self.represent(chunk)
-            values[chunk.what].append(value)
-            if mask is not None:
-                masks.append(mask)
-        vectors = {what: self._in_order(what, parts) for what, parts in values.items()}
-        return Represented(vectors, self._in_order(CONTEXTS, masks) if masks else None)
+            parts[chunk.what].append(self.represent(chunk))
+        return Represented({what: self._in_order(what, chunks) for what, chunks in parts.items()})
 
-    def _in_order(self, what: str, parts: list[Tensor]) -> Tensor:
+    def _in_order(self, what: str, parts: list[Vectors]) -> Vectors:
         """The rows of all chunks of one side, as they stand in the batch."""
         numbers = [number for chunk in self.chunks if chunk.what == what for number in chunk.numbers]
-        return torch.cat(parts)[torch.from_numpy(np.argsort(numbers)).to(parts[0].device)]
+        if parts[0].mask is not None:
+            longest = max(part.vectors.shape[1] for part in parts)
+            parts = [padded(part, longest) for part in parts]
+        masks = [part.mask for part in parts if part.mask is not None]
+        whole = Vectors(torch.cat([part.vectors for part in parts]), torch.cat(masks) if masks else None)
+        return whole[torch.from_numpy(np.argsort(numbers)).to(whole.vectors.device)]
+
+
+def detached(kept: Vectors) -> Vectors:
+    """The same values, from which gradients go no further."""
+    return Vectors(kept.vectors.detach().requires_grad_(), kept.mask)
+
+
+def padded(kept: Vectors, length: int) -> Vectors:
+    """The same with so many vectors a row, of which the last are not there."""
+    assert kept.mask is not None
+    short = length - kept.vectors.shape[1]
+    return Vectors(F.pad(kept.vectors, (0, 0, 0, short)), F.pad(kept.mask, (0, short))) if short else kept
+
+
+def gather(kept: Vectors, sizes: list[int]) -> Vectors:
+    """The rows of all processes, in their order, gradients included; `sizes` says how many each of them has."""
+    if len(sizes) == 1:
+        return kept
+    mask = None
+    if kept.mask is not None:
+        longest = torch.tensor(kept.vectors.shape[1])
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+        kept = padded(kept, int(longest))
+        assert kept.mask is not None
+        mask = gather_rows(kept.mask.byte(), sizes).bool()
+    return Vectors(gather_rows(kept.vectors, sizes), mask)
 
 
 @torch.no_grad()
-def keep_items(model: Ranker, what: str, items: Sequence[Any], report: Report | None = None) -> Contexts:
+def keep_items(model: Ranker, what: str, items: Sequence[Any], report: Report | None = None) -> Vectors:
     """What the decoder keeps of each item of one side, read in batches of like length."""
     side, done = model.side(what), 0
     vectors: Tensor | None = None
@@ -138,19 +160,22 @@ def keep_items(model: Ranker, what: str, items: Sequence[Any], report: Report | 
     with model.evaluating(), model.autocast():
         for numbers in by_length(list(map(side.input.length, items)), CHUNK_TOKENS):
             kept = side.represent([items[number] for number in numbers], model.device)
-            if vectors is None:
-                vectors = kept.vectors.float().new_empty(len(items), *kept.vectors.shape[1:])
-            vectors[numbers] = kept.vectors.float()
-            if kept.mask is not None:
-                mask = kept.mask.new_empty(len(items), kept.mask.shape[1]) if mask is None else mask
-                mask[numbers] = kept.mask
+            if vectors is None:  # the longest are read first, so that nothing else has more vectors
+                vectors = kept.vectors.float().new_zeros(len(items), *kept.vectors.shape[1:])
+                mask = None if kept.mask is None else kept.mask.new_zeros(len(items), kept.mask.shape[1])
+            if mask is None:
+                vectors[numbers] = kept.vectors.float()
+            else:
+                kept = padded(kept, mask.shape[1])
+                assert kept.mask is not None
+                vectors[numbers], mask[numbers] = kept.vectors.float(), kept.mask
             done += len(numbers)
             if report:
                 report(done)
     if vectors is None:
         raise TwofoldError("there is nothing to read; give at least one text")
     # Scores of pairs are checked with what is added to them.
-    return Contexts(vectors if what == PAIRS else finite("vectors", vectors), mask)
+    return Vectors(vectors if what == PAIRS else finite("vectors", vectors), mask)
 
 
 def finite(what: str, values: Tensor) -> Tensor:
@@ -161,24 +186,24 @@ def finite(what: str, values: Tensor) -> Tensor:
 
 
 def context_blocks(
-    represented: Represented, candidates: Tensor | None, target: RankingTarget
+    represented: Represented, candidates: Vectors | None, target: RankingTarget
 ) -> Iterator[tuple[int, int]]:
     """Contexts whose dot products with all candidates are held at a time."""
     rows = size = len(target.tokens)
     if candidates is not None:
-        size = max(1, BLOCK // (represented.vectors[CONTEXTS].shape[1] * len(candidates)))
+        size = max(1, BLOCK // (represented.kept[CONTEXTS].vectors.shape[1] * candidates.vectors[..., 0].numel()))
     for start in range(0, rows, size):
         yield start, min(rows, start + size)
 
 
 def block_loss(
-    model: Ranker, represented: Represented, candidates: Tensor | None, target: RankingTarget, start: int, stop: int
+    model: Ranker, represented: Represented, candidates: Vectors | None, target: RankingTarget, start: int, stop: int
 ) -> Tensor:
     """The sum of the losses of some contexts."""
     if candidates is None:
         scored = _pairs_scored(model, represented, target)
     else:
-        scores = model.head.score(represented.contexts().rows(start, stop), candidates).float()
+        scores = model.head.score(represented.kept[CONTEXTS][start:stop], candidates).float()
         scored = _scored(model, scores, target, start, stop)
     return torch.stack([loss.sum(scored) * loss.weight for loss in model.config.losses]).sum()
 
@@ -194,11 +219,36 @@ def _scored(model: Ranker, scores: Tensor, target: RankingTarget, start: int, st
 def _pairs_scored(model: Ranker, represented: Represented, target: RankingTarget) -> ScoredRows:
     """Contexts that were read with each of their candidates as one text, the right one first."""
     asked = target.asked
-    scores = represented.vectors[PAIRS].view(len(asked), -1)
+    scores = represented.kept[PAIRS].vectors.view(len(asked), -1)
     if model.head.compares:
         place = np.searchsorted(np.unique(asked), asked)
-        compared = model.head.score(represented.contexts(), represented.vectors[CANDIDATES])
+        compared = model.head.score(represented.kept[CONTEXTS], represented.kept[CANDIDATES])
         scores = scores + compared.gather(1, torch.from_numpy(place).to(scores.device))
     first = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
     allowed = torch.ones_like(scores, dtype=torch.bool)
     return ScoredRows(scores.float() * model.output_scale, first, allowed, [], [])
+
+
+def gather_rows(rows: Tensor, sizes: list[int]) -> Tensor:
+    """The rows of all processes, in their order, gradients included; `sizes` says how many each of them has."""
+    return rows if len(sizes) == 1 else _Gather.apply(rows, sizes)  # type: ignore[no-untyped-call]
+
+
+class _Gather(torch.autograd.Function):
+    """Every process pads to the longest; going back, each gets the sum of all gradients of its own rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes, ctx.rank = sizes, dist.get_rank()
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        gathered = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(gathered, padded)
+        return torch.cat([process[:size] for process, size in zip(gathered, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        whole = gradients[0].contiguous().clone()
+        dist.all_reduce(whole)
+        start = sum(ctx.sizes[: ctx.rank])
+        return whole[start : start + ctx.sizes[ctx.rank]], None

@@ -19,6 +19,7 @@ from torch import Tensor
 from twofold import storage
 from twofold.data.candidates import read_candidates
 from twofold.data.ranking import AUTO, RankingReader, text_key, warn_of_unread_rows
+from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
 from twofold.model.load import load_ranker
@@ -80,8 +81,9 @@ def _context_key(values: Values) -> int:
 
 def _mine(rows: list[Values], learned: NDArray[np.int64], settings: Mining, seed: int, folder: Path) -> None:
     model = load_ranker(settings.model)
-    if model.joined:
-        raise TwofoldError(f"mine.model={settings.model}: a cross-encoder cannot search; give a bi- or poly-encoder")
+    if model.joined or model.head.several:
+        what = "a cross-encoder cannot search" if model.joined else "keeps several vectors of a text"
+        raise TwofoldError(f"mine.model={settings.model}: {what}; give a bi- or poly-encoder")
     responses = [text for row in rows for text in _right_texts(row)]
     given = [candidate.text for candidate in read_candidates(settings.corpus)] if settings.corpus else []
     texts = list(dict.fromkeys([*responses, *given]))  # the right ones too: their vectors tell near-duplicates
@@ -141,7 +143,7 @@ class _Corpus:
         for start in range(0, len(self.vectors), CORPUS):
             part = torch.from_numpy(np.array(self.vectors[start : start + CORPUS]))
             with torch.no_grad():
-                scores: Tensor = model.head.score(contexts, part.to(model.device)).cpu()
+                scores: Tensor = model.head.score(contexts, Vectors(part[:, None].to(model.device))).cpu()
             scores[:, torch.from_numpy(~self.usable[start : start + CORPUS])] = -torch.inf
             near, near_texts = (right_vectors @ F.normalize(part).T > self.settings.similar).nonzero(as_tuple=True)
             scores[owners[near], near_texts] = -torch.inf
@@ -186,7 +188,7 @@ def _on_disk(path: Path, model: Ranker, texts: Sequence[str]) -> NDArray[np.floa
     """The vectors of all texts in a file, of which only what is touched is in memory."""
     with path.open("wb") as file, bar("reading candidates", len(texts)) as report:
         for start in range(0, len(texts), ROWS):
-            part = model.embed_candidates(texts[start : start + ROWS]).cpu().numpy()
+            part = model.embed_candidates(texts[start : start + ROWS]).single.cpu().numpy()
             part.astype(np.float32).tofile(file)
             report(start + len(part))
     return np.memmap(path, np.float32, "r").reshape(len(texts), -1)

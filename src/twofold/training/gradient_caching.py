@@ -14,7 +14,7 @@ from torch import Tensor
 from twofold.inputs import INPUT, Unread
 from twofold.model.config import MAIN
 from twofold.model.ranker import Ranker
-from twofold.model.representation import Chunks, Represented, block_loss, context_blocks
+from twofold.model.representation import Chunks, Represented, block_loss, context_blocks, detached
 from twofold.outputs.ranking import CANDIDATE, RankingTarget
 from twofold.types import Batch, Loss
 
@@ -47,8 +47,8 @@ class GradientCaching:
         if twice:
             _read_again(model, chunks, cached, seeds)
         else:
-            both = zip(represented.vectors.values(), cached.vectors.values(), strict=True)
-            learning = [(value, leaf.grad) for value, leaf in both if value.requires_grad]  # not a frozen encoder's
+            both = [(kept.vectors, cached.kept[what].vectors.grad) for what, kept in represented.kept.items()]
+            learning = [(value, gradient) for value, gradient in both if value.requires_grad]  # not a frozen encoder's
             if learning:
                 torch.autograd.backward([value for value, _ in learning], [gradient for _, gradient in learning])
         return loss
@@ -59,7 +59,7 @@ def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, 
     with model.autocast():
         gathered = cached.gathered(target)
     # Every block of contexts adds to the gradient of all candidates; only their sum goes back to the other processes.
-    shared = None if gathered is None else gathered.detach().requires_grad_()
+    shared = None if gathered is None else detached(gathered)
     total = torch.zeros((), device=model.device)
     for start, stop in context_blocks(cached, shared, target):
         with model.autocast():
@@ -67,7 +67,7 @@ def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, 
         (loss * scale).backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     if gathered is not None and shared is not None:
-        gathered.backward(shared.grad)  # type: ignore[no-untyped-call]
+        gathered.vectors.backward(shared.vectors.grad)  # type: ignore[no-untyped-call]
     return Loss(total, len(target.tokens))
 
 
@@ -76,11 +76,14 @@ def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[
     for number, chunk in enumerate(chunks.chunks):
         torch.manual_seed(seeds[number])
         with model.autocast():
-            again, _ = chunks.represent(chunk)
+            again = chunks.represent(chunk).vectors
         if again.requires_grad:
-            gradient: Tensor | None = cached.vectors[chunk.what].grad
+            gradient: Tensor | None = cached.kept[chunk.what].vectors.grad
             assert gradient is not None
-            again.backward(gradient[chunk.numbers].to(again.dtype))  # type: ignore[no-untyped-call]
+            gradient = gradient[chunk.numbers]
+            if gradient.shape != again.shape:  # of a longer text in another chunk there are more vectors
+                gradient = gradient[:, : again.shape[1]]
+            again.backward(gradient.to(again.dtype))  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from twofold.model.config import MAIN
 from twofold.model.model import TrainingRows, make_device
 from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
-from twofold.training import checkpoint, optimizer, processes
+from twofold.training import checkpoint, freezing, optimizer, processes
 from twofold.training.config import TrainConfig
 from twofold.training.gradient_caching import GradientCaching
 from twofold.types import Batch, Loss
@@ -63,9 +63,9 @@ class Trainer:
             model.precision = torch.bfloat16
         self.caching = GradientCaching(config.chunk_tokens, config.memory_tokens, config.hard_negatives)
         self.optimizer = optimizer.make_optimizer(model, config)
-        self.freezing = optimizer.Freezing(model, config)
+        self.freezing = freezing.Freezing(model, config)
         self.freezing.at(1.0)  # what learns at any time must be known
-        optimizer.refuse_what_cannot_learn(model, config)
+        freezing.refuse_what_cannot_learn(model, config)
         self.ema = optimizer.ExponentialMovingAverage(model, config.ema) if config.ema else None
         self.freezing.at(0.0)
         self.progress = checkpoint.Progress()

@@ -1,18 +1,16 @@
-"""Which weights learn, and how fast: freezing, optimizers, learning-rate schedules, the moving average of weights."""
+"""How fast weights learn: optimizers, learning-rate schedules, and the exponential moving average of weights."""
 
 from __future__ import annotations
 
 import math
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from twofold.errors import TwofoldError
-from twofold.layers.blocks import BatchNorm
 from twofold.model import Model
-from twofold.training import processes
 from twofold.training.config import TrainConfig
+from twofold.training.freezing import levels_from_the_top
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -79,53 +77,6 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
     for name, tensor in tensors.items():
         parameter, key = name.rsplit("/", 1)
         optimizer.state[parameters[parameter]][key] = tensor
-
-
-class Freezing:
-    """Which levels of the encoder learn; a parameter that its own settings keep from learning never does."""
-
-    def __init__(self, model: Model, config: TrainConfig) -> None:
-        self.model, self.config = model, config
-        self.levels = [
-            [parameter for parameter in level if parameter.requires_grad] for level in levels_from_the_top(model)
-        ]
-        self.unfrozen: int | None = None
-
-    def at(self, progress: float) -> None:
-        """Let those learn that are to when `progress` of the training is done."""
-        if self.config.freeze == "none":
-            return
-        unfrozen = 0
-        if self.config.freeze == "gradual":
-            unfrozen = int(progress / self.config.unfrozen_by * len(self.levels) + 1e-9)  # 0.6 / 0.8 * 4 is not quite 3
-        if unfrozen == self.unfrozen:
-            return
-        self.unfrozen = unfrozen
-        for number, level in enumerate(self.levels):
-            for parameter in level:
-                parameter.requires_grad_(number < unfrozen)
-        if self.model.training:
-            self.model.train()
-
-
-def levels_from_the_top(model: Model) -> list[list[nn.Parameter]]:
-    """The parameters of what reads, layer by layer; a tower of its own for candidates is unfrozen with the other."""
-    towers = [tower.levels()[::-1] for tower in model.encoders()]
-    return [list(chain.from_iterable(levels)) for levels in zip(*towers, strict=True)]
-
-
-def refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
-    """Refuse a model of which nothing learns, and BatchNorm where gradients would not be those of the full batch."""
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise TwofoldError("train.freeze=encoder: nothing else of this model learns; use gradual or none")
-    norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]
-    if any(norm.weight.requires_grad for norm in norms):
-        for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):
-            if wrong:
-                raise TwofoldError(
-                    f"norm: batch does not go with {what}: the gradients would not be those of the full batch; "
-                    "use norm: layer, of an image's network norm: group, of a `vit` stem_norm: group"
-                )
 
 
 class ExponentialMovingAverage:
