@@ -18,7 +18,8 @@ from _common import need, save
 from twofold.model import Model
 from twofold.recipe import Recipe
 from twofold.recipe.build import build_model
-from twofold.training.freezing import Freezing, make_optimizer
+from twofold.training.freezing import Freezing
+from twofold.training.optimizer import make_optimizer
 
 WAYS = ("none", "encoder")
 ROWS, WORDS = 64, 64
