@@ -125,6 +125,8 @@ class Hidden:
     """(rows, words): where the first piece of each word stands; -1 where there is no word."""
     segments: Tensor | None = None
     """(rows, positions), where two texts were read: 0 for the first, 1 for the second."""
+    tokens: Tensor | None = None
+    """(rows, positions): the tokens that were read, where the input was text."""
 
     def need(self, name: Literal["states", "summary"]) -> Tensor:
         """The field called `name`, which the model has checked to be there."""
@@ -191,6 +193,8 @@ class Vocabulary:
     unknown: int
     start: int
     end: int
+    pieces: Callable[[], Sequence[str]] = field(default=tuple, compare=False, repr=False)
+    """Gives the piece of text that each token stands for, a blank before it as ▁."""
 
     @classmethod
     def none(cls) -> Vocabulary:

@@ -46,7 +46,8 @@ def check_limit(name: str, limit: int, least: int = 1) -> None:
 
 def vocabulary_of(tokenizer: TextTokenizer, limit: int) -> Vocabulary:
     """What a part must know of a tokenizer's tokens."""
-    return Vocabulary(len(tokenizer), limit, tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
+    symbols = (tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
+    return Vocabulary(len(tokenizer), limit, *symbols, pieces=lambda: tokenizer.pieces(range(len(tokenizer))))
 
 
 @dataclass(frozen=True)

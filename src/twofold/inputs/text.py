@@ -42,7 +42,7 @@ class Tokens(InputBatch):
         return int(self.mask.sum())
 
     def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
-        return replace(encoder(batch), segments=self.segments)
+        return replace(encoder(batch), segments=self.segments, tokens=self.tokens)
 
 
 def make_tokens(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Tokens:
