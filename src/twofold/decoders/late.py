@@ -1,0 +1,132 @@
+"""Late interaction, as in ColBERT: a vector for every token, each query token scored by its best match, summed."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
+from twofold.layers.pooling import BLOCK
+from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
+
+
+@dataclass(frozen=True)
+class Config(RankingDecoderConfig):
+    """Settings of late interaction (Khattab and Zaharia, 2020)."""
+
+    projection: int | None = 128
+    """Width of the token vectors after a linear projection; null keeps the encoder's states."""
+    normalize: bool = True
+    """Whether token vectors are brought to length one."""
+    skip_punctuation: bool = False
+    """Whether tokens of punctuation alone are left out of the candidates."""
+    max_vectors: int | None = None
+    """The most vectors that are kept of a candidate: of more, the most alike are averaged (token pooling, Clavié et
+    al., 2024). Training keeps all."""
+    output_scale: float = 1.0
+    """What scores are multiplied by in the loss, and only there."""
+
+    def __post_init__(self) -> None:
+        if self.output_scale <= 0:
+            raise ValueError("output_scale must be above 0")
+
+    def build(self, spec: HiddenSpec, output: OutputSpec) -> LateInteraction:
+        return LateInteraction(self, spec, output)
+
+
+class LateInteraction(RankingDecoder):
+    """score = Σ_t max_j q_t·c_j over the token vectors of a context and a candidate."""
+
+    several: ClassVar[bool] = True
+    punctuation: Tensor
+
+    def __init__(self, config: Config, spec: HiddenSpec, output: OutputSpec) -> None:
+        super().__init__()
+        self.config = config
+        width = spec.width("states")
+        self.project = nn.Linear(width, config.projection, bias=False) if config.projection else nn.Identity()
+        skipped = punctuation_of(cast(Vocabulary, output).pieces()) if config.skip_punctuation else []
+        self.register_buffer("punctuation", torch.tensor(skipped, dtype=torch.long), persistent=False)
+
+    def context(self, hidden: Hidden) -> Vectors:
+        return Vectors(self._vectors(hidden), hidden.mask)
+
+    def candidate(self, hidden: Hidden) -> Vectors:
+        mask = hidden.mask
+        if len(self.punctuation) and hidden.tokens is not None:
+            content = mask & ~torch.isin(hidden.tokens, self.punctuation)
+            mask = torch.where(content.any(1, keepdim=True), content, mask)  # of punctuation alone all stays
+        vectors = self._vectors(hidden)
+        if self.config.max_vectors is None or self.training:
+            return Vectors(vectors, mask)
+        vectors, mask = pool_tokens(vectors, mask, self.config.max_vectors)
+        return Vectors(F.normalize(vectors, dim=-1) if self.config.normalize else vectors, mask)
+
+    def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
+        # No more dot products at a time than a block holds: memory does not grow with the candidates.
+        rows, positions, _ = contexts.vectors.shape
+        size = max(1, BLOCK // max(1, rows * positions * candidates.vectors.shape[1]))
+        starts = range(0, len(candidates), size)
+        parts = [_sum_of_maxima(contexts, candidates[start : start + size]) for start in starts]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _vectors(self, hidden: Hidden) -> Tensor:
+        vectors: Tensor = self.project(hidden.need("states"))
+        return F.normalize(vectors, dim=-1) if self.config.normalize else vectors
+
+
+def _sum_of_maxima(contexts: Vectors, candidates: Vectors) -> Tensor:
+    """(contexts, candidates)"""
+    count, positions, width = candidates.vectors.shape
+    products = contexts.vectors @ candidates.vectors.reshape(-1, width).T  # (contexts, tokens, candidates × positions)
+    products = products.view(*products.shape[:2], count, positions)
+    if candidates.mask is not None:
+        products = products.masked_fill(~candidates.mask, -math.inf)
+    best: Tensor = products.amax(-1)  # (contexts, tokens, candidates)
+    if contexts.mask is not None:
+        best = best.masked_fill(~contexts.mask[..., None], 0.0)
+    return best.sum(1)
+
+
+def punctuation_of(pieces: Sequence[str]) -> list[int]:
+    """The tokens of punctuation alone; special tokens, such as [CLS], are none."""
+    bare = [piece.removeprefix("▁").removeprefix("##") for piece in pieces]
+    return [
+        token
+        for token, piece in enumerate(bare)
+        if piece and all(unicodedata.category(letter).startswith("P") for letter in piece)
+    ]
+
+
+def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """At most so many vectors of each row: the two that are most alike, by cosine, are averaged until few enough
+    are left; a mean counts as often as the tokens that it stands for."""
+    rows, positions, _ = vectors.shape
+    sums, sizes, real = vectors * mask[..., None], mask.to(vectors.dtype), mask.clone()
+    apart = torch.eye(positions, dtype=torch.bool, device=mask.device)
+    for _ in range(positions - most):
+        crowded = real.sum(1) > most
+        if not crowded.any():
+            break
+        units = F.normalize(sums, dim=-1)
+        alike = units @ units.transpose(1, 2)  # (rows, positions, positions)
+        alike = alike.masked_fill(apart | ~real[:, None] | ~real[..., None], -math.inf)
+        place = alike.flatten(1).argmax(1)
+        first, second = place // positions, place % positions
+        row = torch.arange(rows, device=mask.device)[crowded]
+        into, gone = first[crowded], second[crowded]
+        sums[row, into] += sums[row, gone]
+        sizes[row, into] += sizes[row, gone]
+        real[row, gone] = False
+    means = sums / sizes.clamp(min=1)[..., None]
+    kept = min(most, positions)
+    # Real vectors first, in their order.
+    order = (~real).to(torch.uint8).argsort(dim=1, stable=True)[:, :kept]
+    return means.gather(1, order[..., None].expand(-1, -1, vectors.shape[-1])), real.gather(1, order)
