@@ -239,7 +239,7 @@ def test_a_model_that_reads_texts_says_so_of_an_image(trained: Path, tmp_path: P
     small_model(tokenizer, encoder("rnn"), decoder("rnn")).save_pretrained(tmp_path / "text")
     small_ranker(tokenizer, encoder("transformer"), decoder("bi")).save_pretrained(tmp_path / "ranker")
     path = trained / "shapes/000.png"
-    assert refusal("predict", tmp_path / "text", path) == f"{path}: an image, but this model reads texts"
+    assert refusal("predict", tmp_path / "text", path) == f"{path}: this model reads texts, not images"
     assert refusal("predict", tmp_path / "ranker", path).startswith(f"{tmp_path / 'ranker'}: ranks candidates")
     assert "reads no beginning" in refusal("predict", tmp_path / "text", "one", "--prefix", "two")
     assert run("predict", tmp_path / "text", "none.png").exit_code == 0  # a text like any other

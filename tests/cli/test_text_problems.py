@@ -160,7 +160,7 @@ def test_a_subtype_that_training_never_saw_may_be_answered_rightly(models: Path,
     [
         ("evaluate", ["--corpus", "texts.jsonl"], "--corpus is for rankers"),
         ("evaluate", ["--among", "20"], "--among is for rankers"),
-        ("evaluate", ["--images", "images"], "--images is for models that read images"),
+        ("evaluate", ["--images", "images"], "--folder/--images is for models that read files, such as images"),
         ("evaluate", ["--beam", "5"], "--beam is for decoders that write texts"),
         ("predict", ["--n-best", "3"], "--n-best is for decoders that write texts"),
         ("predict", ["--sample"], "--sample is for decoders that write texts"),

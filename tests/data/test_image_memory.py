@@ -14,8 +14,8 @@ from PIL import Image
 
 from tests.images import encoded, noise, write_files
 from twofold.data import images
-from twofold.data.image_files import Folder
 from twofold.data.images import MOST_PIXELS, PIXEL_BYTES, GivenImage, ImageFile
+from twofold.data.named_files import Folder
 from twofold.data.views import ImageSettings
 
 READ = """

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from tests.images import Pixels, bad_files, encoded, noise, promising, write_files
-from twofold.data.image_files import Folder, ImageError
 from twofold.data.images import MOST_PIXELS, GivenImage, ImageFile, as_image
+from twofold.data.named_files import FileError, Folder
 from twofold.errors import TwofoldError
 
 TURN = Image.Transpose
@@ -66,7 +66,7 @@ def test_the_content_says_the_format_whatever_the_name(tmp_path: Path) -> None:
     right = noise(5, 7, 1, 3)
     assert (pixels(saved(tmp_path, encoded(right), "a.jpg")) == right).all()
     assert (pixels(saved(tmp_path, encoded(right), "noend")) == right).all()
-    with pytest.raises(ImageError, match="not a PNG, JPEG, WEBP image"):
+    with pytest.raises(FileError, match="not a PNG, JPEG, WEBP image"):
         saved(tmp_path, encoded(right, "bmp"), "b.png").image()
 
 
@@ -160,7 +160,7 @@ def test_a_mask_holds_the_numbers_of_its_pixels_not_their_colors(tmp_path: Path)
 def test_a_mask_with_several_numbers_for_a_pixel_is_named(tmp_path: Path, channels: tuple[int], mode: str) -> None:
     array = noise(4, 6, 1, *channels)
     content = encoded(Image.fromarray(array if channels else array.astype(np.uint16)))
-    with pytest.raises(ImageError, match=f"a.png: a mask has one class number for each pixel, not {mode} values"):
+    with pytest.raises(FileError, match=f"a.png: a mask has one class number for each pixel, not {mode} values"):
         saved(tmp_path, content).numbers()
 
 
@@ -168,7 +168,7 @@ def test_a_mask_with_several_numbers_for_a_pixel_is_named(tmp_path: Path, channe
 def test_what_is_no_image_is_named(tmp_path: Path, name: str) -> None:
     found = saved(tmp_path, bad_files()[name], name)
     for read in (found.image, found.numbers):
-        with pytest.raises(ImageError) as caught:
+        with pytest.raises(FileError) as caught:
             read()
         assert str(caught.value).startswith(f"{tmp_path / name}: ")
         assert "\n" not in str(caught.value)
@@ -180,7 +180,7 @@ def test_an_image_of_too_many_pixels_is_refused_by_its_head_alone(tmp_path: Path
         assert len(content) < 100
         found = saved(tmp_path, content)
         for read in (found.image, found.numbers, found.size):
-            with pytest.raises(ImageError, match=r"a.png: .*over 50,000,000 pixels"):
+            with pytest.raises(FileError, match=r"a.png: .*over 50,000,000 pixels"):
                 read()
 
 
@@ -197,7 +197,7 @@ def test_damage_anywhere_in_a_file_is_one_line(tmp_path: Path, seed: int) -> Non
         for read in (found.image, found.numbers, found.size):
             try:
                 read()
-            except ImageError as error:
+            except FileError as error:
                 assert str(error).startswith(f"{tmp_path / 'a.png'}: ")  # noqa: PT017
 
 
@@ -218,7 +218,7 @@ def test_images_at_hand_are_read_like_files(tmp_path: Path) -> None:
     [noise(4, 6, 1, 3) / 255, noise(4, 6, 1, 2), noise(4, 0, 1, 3), np.zeros(3, np.uint8), ["a.png", "b.png"], 7, None],
 )
 def test_what_is_at_hand_but_no_image_is_named(given: Any) -> None:
-    with pytest.raises(ImageError, match="input 2: not uint8 of "):
+    with pytest.raises(FileError, match="input 2: not uint8 of "):
         as_image(given, "input 2").image()
 
 

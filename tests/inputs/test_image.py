@@ -17,7 +17,7 @@ from tests.images import (
 )
 from tests.inputs.image_rows import batch_of, judged, made, pixels_of
 from twofold.data.batches import Moment, plan_by_size
-from twofold.data.image_files import ImageError
+from twofold.data.named_files import FileError
 
 
 @pytest.mark.parametrize("batch_rows", [1, 4, 7, 100])
@@ -101,5 +101,5 @@ def test_an_image_that_vanishes_after_the_first_look_is_named(tmp_path: Path) ->
     folder = write_files(tmp_path / "p", squares_files(3))
     rows, _ = made(tmp_path, segmenting(folder))
     (folder / "images/001.png").unlink()
-    with pytest.raises(ImageError, match=r"images/001\.png: cannot be read"):
+    with pytest.raises(FileError, match=r"images/001\.png: cannot be read"):
         batch_of(rows, [0, 1, 2])

@@ -18,7 +18,7 @@ from tests.images import (
     write_files,
 )
 from tests.inputs.image_rows import batch_of, judged, made, pixels_of
-from twofold.data.image_files import ImageError
+from twofold.data.named_files import FileError
 from twofold.types import Classes
 
 
@@ -50,7 +50,7 @@ BAD_MASKS: dict[str, tuple[bytes, str]] = {
 def test_a_mask_that_does_not_fit_is_refused_or_left_out(tmp_path: Path, name: str) -> None:
     content, said = BAD_MASKS[name]
     folder = write_files(tmp_path / "p", {**squares_files(3), "masks/001.png": content})
-    with pytest.raises(ImageError, match=rf"masks/001\.png: .*{said}"):
+    with pytest.raises(FileError, match=rf"masks/001\.png: .*{said}"):
         made(tmp_path, segmenting(folder))
     with pytest.warns(UserWarning, match=rf"left out: .*masks/001\.png: .*{said}|1 of 3 rows cannot be used") as caught:
         rows, _ = made(tmp_path, segmenting(folder, input={"broken": "skip"}))
@@ -67,7 +67,7 @@ def test_an_image_without_a_mask_is_refused_or_left_out(tmp_path: Path) -> None:
     with (folder / "rows.tsv").open("a") as file:
         file.write("images/002.png\t\n")
     for where, place in ((folder, "images/002.png"), (folder / "rows.tsv", "rows.tsv:4")):
-        with pytest.raises(ImageError, match=f"{place}: no mask 'mask' for this image"):
+        with pytest.raises(FileError, match=f"{place}: no mask 'mask' for this image"):
             made(tmp_path, segmenting(where))
         with pytest.warns(UserWarning, match=f"{place}: no mask|1 of 3 rows"):
             rows, _ = made(tmp_path, segmenting(where, input={"broken": "skip"}))
@@ -76,7 +76,7 @@ def test_an_image_without_a_mask_is_refused_or_left_out(tmp_path: Path) -> None:
 
 def test_unknown_classes_are_said_with_what_does_not_count(tmp_path: Path) -> None:
     folder = write_files(tmp_path / "p", squares_files(1))
-    with pytest.raises(ImageError, match="holds 0, but classes go from 1 to 3 and 255 does not count"):
+    with pytest.raises(FileError, match="holds 0, but classes go from 1 to 3 and 255 does not count"):
         made(tmp_path, segmenting(folder, output={"first_class": 1, "ignore": 255}))
 
 

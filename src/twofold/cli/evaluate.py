@@ -37,7 +37,9 @@ class CorpusForm(click.ParamType[str]):
 @click.option(
     "--form", default="auto", type=CorpusForm(), help="Rankers: read DATA in the form in which a corpus was published."
 )
-@click.option("--images", help="The folder or zip archive of the images that DATA names; its own folder if not given.")
+@click.option(
+    "--folder", "--images", help="The folder or zip archive of the files that DATA names; its own folder if not given."
+)
 @writing_options
 @model_options
 def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool, **options: Any) -> None:
@@ -52,7 +54,7 @@ def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool
       twofold evaluate runs/rank_poly dev.jsonl.gz
       twofold evaluate default queries.jsonl --corpus corpus.jsonl
       twofold evaluate runs/street images.zip/dev
-      twofold evaluate runs/caption dev.tsv.gz --images images.zip/images
+      twofold evaluate runs/caption dev.tsv.gz --folder images.zip/images
     """
     from twofold import api
     from twofold.model import Ranker
@@ -79,11 +81,11 @@ def _judge(model: Any, data: str, options: dict[str, Any]) -> Report:
     from twofold.progress import bar
 
     refuse_given(FOR_RANKERS, "rankers")
-    if not model.config.input.names_files:
-        refuse_given(["images"], "models that read images")
+    if not model.config.input.endings:
+        refuse_given(["folder"], "models that read files, such as images")
     decoder = options["decoder"]
     how = generate_options(model, decoder, options)
-    rows = list(model.read(data, options["images"]))
+    rows = list(model.read(data, options["folder"]))
     with bar("evaluating", len(rows)) as progress:
         return judge(model, rows, how, decoder, progress=progress)
 

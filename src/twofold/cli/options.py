@@ -68,9 +68,10 @@ writing_options = several(
 def refuse_given(names: Iterable[str], use: str) -> None:
     """Refuse those of the running command's options that were given, though they are of no use here."""
     context = click.get_current_context()
+    written = {option.name: "/".join(option.opts) for option in context.command.params}
     for name in names:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise TwofoldError(f"--{name.replace('_', '-')} is for {use}; leave it out")
+            raise TwofoldError(f"{written[name]} is for {use}; leave it out")
 
 
 def generate_options(model: Any, decoder: str | None, options: Mapping[str, Any]) -> Any:

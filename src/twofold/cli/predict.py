@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -18,12 +18,13 @@ from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
     from twofold.generate.search import GenerateOptions
+    from twofold.inputs import InputConfig
     from twofold.model import Model
     from twofold.outputs import Output
     from twofold.results import Prediction
 
-IMAGES = 64
-"""How many images are read at a time: masks of many would fill the memory."""
+FILES = 64
+"""How many files are read at a time: masks of many images would fill the memory."""
 SHOWN = 9
 """The most alternatives that are shown of one input; --json has them all."""
 
@@ -37,7 +38,9 @@ SHOWN = 9
     type=FilePath(),
     help="Tags and trees: write the sentences into this file, all else as it stands in --file, if that is CoNLL-U.",
 )
-@click.option("--images", help="With a table in --file: the folder or archive of its images; else the table's own.")
+@click.option(
+    "--folder", "--images", help="With a table in --file: the folder or archive of the files it names; else its own."
+)
 @click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
 @click.option("--prefix", help="Images: how the caption begins, for a model that was trained to go on from there.")
 @click.option("--masks", type=FilePath(), help="Images: write the masks into this folder, as .png")
@@ -73,12 +76,12 @@ def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
             click.echo(piece, nl=False)
         click.echo()
         return
-    values, blocks = _given(loaded, inputs, options["file"], options["images"])
+    values, blocks = _given(loaded, inputs, options["file"], options["folder"])
     output = loaded.outputs[loaded.decoder_name(decoder)]
     predictions = _predict(loaded, values, how, output, options)
     if options["conllu"]:
         _write_conllu(output, predictions, blocks, options["conllu"])
-    lines = _lines(output, predictions, loaded.config.input.names_files and len(predictions) > 1)
+    lines = _lines(output, predictions, bool(loaded.config.input.endings) and len(predictions) > 1)
     show({"predictions": [_plain(output, prediction) for prediction in predictions]}, lines, options["as_json"])
 
 
@@ -101,33 +104,45 @@ def _check_usage(inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
 
 
 def _load(name: str, inputs: tuple[str, ...], options: Mapping[str, Any]) -> Model:
-    """The model, unless it ranks; one that reads texts refuses images before it makes something of their names."""
+    """The model, unless it ranks."""
     from twofold import api
-    from twofold.data.image_files import ENDINGS
     from twofold.model import Ranker
 
     model = api.load(name, options["device"], options["allow_code"])
     if isinstance(model, Ranker):
         raise TwofoldError(f"{name}: ranks candidates and writes no text; use `twofold rank`")
-    if not model.config.input.names_files:
-        for path in inputs:
-            if path.lower().endswith(ENDINGS) and os.path.isfile(path):
-                raise TwofoldError(f"{path}: an image, but this model reads texts")
-        refuse_given(["images"], "models that read images")
+    input = model.config.input
+    if not input.endings:
+        refuse_given(["folder"], "models that read files, such as images")
+    for path in inputs:
+        other = type_of_file(path)
+        if other is not None and other.noun != input.noun:
+            raise TwofoldError(f"{path}: this model reads {input.noun}s, not {other.noun}s")
     return model
 
 
+def type_of_file(path: str) -> InputConfig | None:
+    """The type of input, if any, to whose files this one belongs by its name."""
+    from twofold.config import kinds, part_config
+
+    if os.path.isfile(path):
+        for config in (cast("InputConfig", part_config("inputs", kind)) for kind in kinds("inputs")):
+            if config.endings and path.lower().endswith(config.endings):
+                return config
+    return None
+
+
 def _given(
-    model: Model, inputs: tuple[str, ...], file: str | None, images: str | None
+    model: Model, inputs: tuple[str, ...], file: str | None, folder: str | None
 ) -> tuple[list[Any], list[str | None]]:
     """All inputs that can be used, those of the file last; and of those of a CoNLL-U file the lines of the sentence."""
-    rows = [] if file is None else model.input.rows_to_answer(file, images)
+    rows = [] if file is None else model.input.rows_to_answer(file, folder)
     values = [*inputs, *(model.input.value(row) for row in rows)]
     if not model.config.input.skips():
         return values, [*[None] * len(inputs), *(row.values.get("conllu") for row in rows)]
     usable = [value for value in values if list(model.input.usable([model.input.row(value, str(value))], ()))]
     if not usable:
-        raise TwofoldError("none of the images can be read")
+        raise TwofoldError(f"none of the {model.config.input.noun}s can be read")
     return usable, [None] * len(usable)
 
 
@@ -140,7 +155,7 @@ def _predict(
     decoder, prefix = options["decoder"], options["prefix"]
     paths = output.mask_paths(values, options["masks"]) if options["masks"] else []
     predictions: list[Prediction] = []
-    step = IMAGES if model.config.input.names_files else len(values)
+    step = FILES if model.config.input.endings else len(values)
     with bar("predicting", len(values), show=len(values) > 1) as progress:
         for start in range(0, len(values), step):
 

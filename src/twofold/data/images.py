@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from twofold.data.files import Row, read_rows
-from twofold.data.image_files import ENDINGS, Files, ImageError, find_files, open_files
+from twofold.data.files import Row
+from twofold.data.named_files import FileError, Files, NamedFile, find_files, open_files, read_named_table
 from twofold.errors import TwofoldError
 
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
+"""How the names of images end."""
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 50_000_000
 """Pixels of one image at most."""
@@ -32,21 +34,8 @@ IMAGES, MASKS, MASK = "images", "masks", "mask"
 
 
 @dataclass(frozen=True)
-class ImageFile:
+class ImageFile(NamedFile):
     """One image that can be read."""
-
-    files: Files
-    name: str
-
-    @classmethod
-    def at(cls, path: str | Path) -> ImageFile:
-        """The image in a file, which may lie in a zip archive."""
-        whole = Path(path)
-        return cls(open_files(whole.parent), whole.name)
-
-    @property
-    def place(self) -> str:
-        return self.files.place(self.name)
 
     def image(self, near: tuple[int, int] | None = None) -> Image.Image:
         """In red, green and blue, the right way up, what is transparent on white.
@@ -54,13 +43,13 @@ class ImageFile:
         near: a height and width; a JPEG that is far larger is read in a half, a quarter or an eighth of its own size,
             which is never below these
         """
-        return _finished(_opened(self.files.read(self.name), self.place), self.place, near)
+        return _finished(_opened(self.content(), self.place), self.place, near)
 
     def numbers(self) -> NDArray[np.uint8]:
         """(height, width) of an image with one number for each pixel, such as a mask."""
-        image = _opened(self.files.read(self.name), self.place)
+        image = _opened(self.content(), self.place)
         if image.mode not in ("L", "P", "1"):
-            raise ImageError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
+            raise FileError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
         tile: Any = getattr(image, "tile", None)
         spread = _SPREAD.get(str(tile[0][3]), 1) if tile else 1
         numbers = np.asarray(_upright(*_loaded(image, self.place)))
@@ -68,10 +57,7 @@ class ImageFile:
 
     def size(self) -> tuple[int, int]:
         """Height and width, from the file's head."""
-        return _size(_opened(self.files.read(self.name), self.place), self.place)
-
-    def __str__(self) -> str:
-        return self.place
+        return _size(_opened(self.content(), self.place), self.place)
 
 
 @dataclass(frozen=True)
@@ -96,10 +82,10 @@ class GivenImage:
             array = np.asarray(image)
             if array.dtype != np.uint8 or array.ndim < 2 or array.shape[2:] not in ((), (3,), (4,)) or not array.size:
                 given = f"{array.dtype} of {array.shape}"
-                raise ImageError(f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {given}")
+                raise FileError(f"{self.place}: not uint8 of (height, width), (…, 3) or (…, 4), but {given}")
             image = Image.fromarray(array)
         if not 0 < image.width * image.height <= MOST_PIXELS:
-            raise ImageError(f"{self.place}: {image.width} × {image.height} pixels; {MOST_PIXELS:,} at most")
+            raise FileError(f"{self.place}: {image.width} × {image.height} pixels; {MOST_PIXELS:,} at most")
         return image
 
 
@@ -135,7 +121,7 @@ def read_images(where: str, folder: str | None, column: str) -> Iterator[Row]:
     """
     files = find_files(where)
     if files is None:
-        yield from _read_table(where, open_files(folder or Path(where).parent), column)
+        yield from read_named_table(where, open_files(folder or Path(where).parent), column, ImageFile, ENDINGS)
         return
     names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
     shown = [name for name in names if name.startswith(f"{IMAGES}/")]
@@ -147,21 +133,9 @@ def read_images(where: str, folder: str | None, column: str) -> Iterator[Row]:
         raise TwofoldError(f"{where}: holds no images ({', '.join(ENDINGS)})")
 
 
-def _read_table(where: str, files: Files, column: str) -> Iterator[Row]:
-    for row in read_rows(where):
-        # What names no image is left out here, and missed by whoever asks for it.
-        values = {key: value for key, value in row.values.items() if key != column}
-        name = row.values.get(column)
-        if isinstance(name, str) and name:
-            values[column] = find_image(files, name)
-        yield Row(row.place, values)
-
-
 def find_image(files: Files, name: str) -> ImageFile:
     """The image of a name, which may stand without its ending."""
-    if not name.lower().endswith(ENDINGS):
-        name = files.stems.get(name, name)
-    return ImageFile(files, name)
+    return ImageFile(files, files.named(name, ENDINGS))
 
 
 def image_names(rows: Iterable[Row]) -> list[str]:
@@ -174,7 +148,7 @@ def image_names(rows: Iterable[Row]) -> list[str]:
         if images and texts:
             stems: dict[str, str] = {}
             with suppress(TwofoldError):  # names without endings may not tell images apart
-                stems = images[0].files.stems
+                stems = images[0].files.stems(ENDINGS)
             named = [stems.get(text, text) for text in texts if text.lower().endswith(ENDINGS) or text in stems]
             names |= dict.fromkeys(named)
     return list(names)
@@ -191,14 +165,14 @@ def _decoding(place: str) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except ImageError:
+    except FileError:
         raise
     except UnidentifiedImageError:
-        raise ImageError(f"{place}: not a {', '.join(FORMATS)} image") from None
+        raise FileError(f"{place}: not a {', '.join(FORMATS)} image") from None
     except Image.DecompressionBombError:
-        raise ImageError(f"{place}: an image of over {MOST_PIXELS:,} pixels") from None
+        raise FileError(f"{place}: an image of over {MOST_PIXELS:,} pixels") from None
     except Exception as error:  # Pillow raises whatever the damage leads it to
-        raise ImageError(f"{place}: not a whole image ({error})") from None
+        raise FileError(f"{place}: not a whole image ({error})") from None
 
 
 def _opened(content: bytes, place: str) -> Image.Image:
@@ -206,7 +180,7 @@ def _opened(content: bytes, place: str) -> Image.Image:
     with _decoding(place):
         image = Image.open(io.BytesIO(content), formats=FORMATS)
     if image.width * image.height > MOST_PIXELS:
-        raise ImageError(f"{place}: {image.width} × {image.height} are over {MOST_PIXELS:,} pixels")
+        raise FileError(f"{place}: {image.width} × {image.height} are over {MOST_PIXELS:,} pixels")
     return image
 
 

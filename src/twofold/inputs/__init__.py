@@ -73,8 +73,10 @@ class InputConfig(Part):
 
     texts: ClassVar[int] = 1
     """How many texts are read as one."""
-    names_files: ClassVar[bool] = False
-    """Whether rows name files that may lie in another folder."""
+    noun: ClassVar[str] = "text"
+    """What is read, as messages call one of it."""
+    endings: ClassVar[tuple[str, ...]] = ()
+    """How the names of the files end that rows name, and that may lie in another folder; none where rows hold all."""
     training: ClassVar[Mapping[str, Any]] = {}
     """Settings of `train` that suit it, where they differ from the defaults."""
 

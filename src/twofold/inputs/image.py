@@ -18,8 +18,8 @@ from twofold.data.batches import Draw, Plan, plan_at_random, plan_by_size
 from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.columns import TooLongError
 from twofold.data.files import Row, Sources, fingerprint
-from twofold.data.image_files import Files, ImageError, find_files, open_files
-from twofold.data.images import GivenImage, ImageFile, as_image, image_names, read_images
+from twofold.data.images import ENDINGS, GivenImage, ImageFile, as_image, image_names, read_images
+from twofold.data.named_files import FileError, Files, find_files, open_files
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.views import Augment, ImageSettings, Size, View
 from twofold.errors import TwofoldError, listed
@@ -50,7 +50,8 @@ class Config(ImageSettings, InputConfig):
     """Settings of images."""
 
     gives: ClassVar[type[InputBatch]] = Images
-    names_files: ClassVar[bool] = True
+    noun: ClassVar[str] = "image"
+    endings: ClassVar[tuple[str, ...]] = ENDINGS
     training: ClassVar[Mapping[str, Any]] = {"batch_rows": 16, "warmup_share": 0.1}
 
     column: str = "image"
@@ -147,9 +148,7 @@ class ImageInput(Input[SizedImage]):
     def value(self, row: Row) -> ImageFile | GivenImage:
         value = row.values.get(self.config.column)
         if value is None:
-            raise ImageError(
-                f"{row.place}: '{self.config.column}' names no image; this row has {', '.join(row.values)}"
-            )
+            raise FileError(f"{row.place}: '{self.config.column}' names no image; this row has {', '.join(row.values)}")
         return as_image(value, row.place)
 
     def columns(self) -> dict[str, Field]:

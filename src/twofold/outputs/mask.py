@@ -17,8 +17,8 @@ from twofold import storage
 from twofold.data.batches import Draw
 from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.files import Row
-from twofold.data.image_files import ImageError
 from twofold.data.images import MASK, ImageFile, find_image
+from twofold.data.named_files import FileError
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.data.views import UNCOUNTED
 from twofold.errors import TwofoldError
@@ -98,7 +98,7 @@ class MaskOutput(ColumnOutput[RightMask]):
             return ImageFile.at(value)
         # A field of a table that names no file:
         if value is None or (not isinstance(value, ImageFile) and np.ndim(value) == 0):
-            raise ImageError(
+            raise FileError(
                 f"{row.place}: no mask '{self.config.column}' for this image; put images into images/ and masks of the "
                 "same names into masks/, or name both in a table"
             )
@@ -107,7 +107,7 @@ class MaskOutput(ColumnOutput[RightMask]):
     def _named(self, row: Row) -> Any:
         try:
             return self.file(row)
-        except ImageError:  # said where the mask itself is read
+        except FileError:  # said where the mask itself is read
             return None
 
     def gold(self, row: Row) -> NDArray[np.uint8]:
@@ -116,11 +116,11 @@ class MaskOutput(ColumnOutput[RightMask]):
         place = str(value) if isinstance(value, ImageFile) else row.place
         numbers = value.numbers() if isinstance(value, ImageFile) else np.asarray(value)
         if numbers.dtype.kind not in "biu" or (numbers.size and not 0 <= numbers.min() <= numbers.max() <= 255):
-            raise ImageError(f"{place}: a mask holds class numbers from 0 to 255")
+            raise FileError(f"{place}: a mask holds class numbers from 0 to 255")
         size = self.image.value(row).size()
         if numbers.shape != size:
             shown = " × ".join(map(str, numbers.shape))
-            raise ImageError(f"{place}: a mask of {shown} for an image of {size[0]} × {size[1]}")
+            raise FileError(f"{place}: a mask of {shown} for an image of {size[0]} × {size[1]}")
         return self._classes(numbers, place)
 
     def _classes(self, numbers: NDArray[np.uint8], place: str) -> NDArray[np.uint8]:
@@ -130,7 +130,7 @@ class MaskOutput(ColumnOutput[RightMask]):
         occurring = np.flatnonzero(counts_of(numbers))
         unknown = [int(number) for number in occurring if number != ignore and not first <= number <= last]
         if unknown:
-            raise ImageError(
+            raise FileError(
                 f"{place}: holds {', '.join(map(str, unknown[:5]))}, but classes go from {first} to {last}"
                 + ("" if ignore is None else f" and {ignore} does not count")
                 + "; name those of your masks with output.classes=[...], output.first_class=N and output.ignore=N"

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from tests.images import encoded, noise, write_files, write_zip
-from twofold.data import image_files
+from twofold.data import named_files
 from twofold.data.files import Row
-from twofold.data.image_files import ImageError, open_files
 from twofold.data.images import ImageFile, as_image, read_images
+from twofold.data.named_files import FileError, open_files
 from twofold.errors import TwofoldError
 from twofold.inputs.image import Config as ImageConfig
 from twofold.outputs.mask import Config as MaskConfig
@@ -69,7 +69,7 @@ def test_without_masks_all_images_of_a_folder_are_read(place: Path) -> None:
 def test_a_single_image_may_lie_in_an_archive(place: Path) -> None:
     found = as_image(place / "train/images/b.png", "input")
     assert (np.asarray(found.image())[..., 0] == noise(2, 3, 1)).all()
-    with pytest.raises(ImageError, match=r"none\.png"):
+    with pytest.raises(FileError, match=r"none\.png"):
         as_image(place / "train/images/none.png", "input").image()
 
 
@@ -95,7 +95,7 @@ def test_a_row_that_names_no_image_lacks_it(tmp_path: Path) -> None:
     rows = read(table)
     assert [set(row.values) for row in rows] == [{"mask"}, {"mask"}, {"said"}]
     for row in rows[1:]:
-        with pytest.raises(ImageError, match=rf"^{row.place}: no mask 'mask' for this image; "):
+        with pytest.raises(FileError, match=rf"^{row.place}: no mask 'mask' for this image; "):
             masks().file(row)
 
 
@@ -112,7 +112,7 @@ def test_a_place_without_images_is_named(tmp_path: Path) -> None:
         with pytest.raises(TwofoldError, match=said):
             read(tmp_path / where)
     for row in read(tmp_path / "images"):
-        with pytest.raises(ImageError, match=r"a\.png: no mask 'mask' for this image; .* images/ .* masks/"):
+        with pytest.raises(FileError, match=r"a\.png: no mask 'mask' for this image; .* images/ .* masks/"):
             masks().file(row)
 
 
@@ -126,7 +126,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, name: str) -> None
     rows = read(archive)
     assert len(rows) == 2  # it is there, so that it can be named
     for files in (open_files(tmp_path / "images"), open_files(archive)):
-        with pytest.raises(ImageError) as caught:
+        with pytest.raises(FileError) as caught:
             ImageFile(files, name).image()
         assert repr(name) in str(caught.value)
         assert str(caught.value).startswith(str(tmp_path / "images"))
@@ -136,7 +136,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path: Path, name: str) -> None
 
 def test_a_name_with_a_zero_byte_is_refused(tmp_path: Path) -> None:
     for files in (open_files(tmp_path), open_files(write_zip(tmp_path / "p.zip", {"a.png": IMAGE}))):
-        with pytest.raises(ImageError, match="leads outside"):
+        with pytest.raises(FileError, match="leads outside"):
             ImageFile(files, "a.png\0.jpg").image()
 
 
@@ -155,7 +155,7 @@ def test_a_link_in_a_folder_is_read_like_the_file_it_leads_to(tmp_path: Path) ->
         "nowhere.png": "cannot be read",
         "circle.png": "cannot be read",
     }.items():
-        with pytest.raises(ImageError, match=f"{name}: {said}"):
+        with pytest.raises(FileError, match=f"{name}: {said}"):
             ImageFile(files, name).image()
 
 
@@ -171,7 +171,7 @@ def test_a_link_in_an_archive_is_a_text_and_no_image(tmp_path: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
         archive.writestr(link, str(write_files(tmp_path, {"b.png": IMAGE}) / "b.png"))
-    with pytest.raises(ImageError, match=r"p.zip/a.png: not a PNG"):
+    with pytest.raises(FileError, match=r"p.zip/a.png: not a PNG"):
         ImageFile(open_files(tmp_path / "p.zip"), "a.png").image()
 
 
@@ -181,18 +181,18 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     files = open_files(tmp_path)
     assert files.names() == []
     for name in ("folder.jpg", "pipe.jpg"):
-        with pytest.raises(ImageError, match=f"{name}: not a file"):
+        with pytest.raises(FileError, match=f"{name}: not a file"):
             files.read(name)
 
 
 def test_a_file_of_too_many_bytes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_files, "LARGEST_FILE", 5 << 20)
+    monkeypatch.setattr(named_files, "LARGEST_FILE", 5 << 20)
     large = bytes(5 << 20) + b"x"
     folder = write_files(tmp_path, {"large.png": large})
     archive = write_zip(tmp_path / "p.zip", {"large.png": large})
     assert archive.stat().st_size < 1 << 16
     for files in (open_files(folder), open_files(archive)):
-        with pytest.raises(ImageError, match=r"large\.png: a file of over 5 MiB"):
+        with pytest.raises(FileError, match=r"large\.png: a file of over 5 MiB"):
             files.read("large.png")
 
 
@@ -225,7 +225,7 @@ def test_an_entry_that_cannot_be_unpacked_is_named(
 ) -> None:
     path = write_zip(tmp_path / "p.zip", {"in/a.png": IMAGE}, packing)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ImageError, match=rf"p.zip/in/a.png: cannot be unpacked \(.*{said}"):
+    with pytest.raises(FileError, match=rf"p.zip/in/a.png: cannot be unpacked \(.*{said}"):
         ImageFile(open_files(path / "in"), "a.png").image()
 
 

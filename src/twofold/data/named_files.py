@@ -9,22 +9,22 @@ import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
+from typing import Self, TypeVar
 
+from twofold.data.files import Row, read_rows
 from twofold.errors import TwofoldError
 from twofold.storage import sha256
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
-"""How the names of images end."""
 LARGEST_FILE = 64 << 20
-"""Bytes of one image's file at most, packed or not."""
+"""Bytes of one file at most, packed or not."""
 
 
-class ImageError(TwofoldError):
-    """An image that cannot be used, with its place."""
+class FileError(TwofoldError):
+    """An image or a sound that cannot be used, with its place."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,27 @@ class Files(ABC):
         """Where a file lies, for messages."""
         return str(self.root / name)
 
+    def stems(self, endings: tuple[str, ...]) -> dict[str, str]:
+        """The names that have one of these endings, by themselves without it."""
+        if endings not in self._stems:
+            stems: dict[str, str] = {}
+            for name in self.names():
+                if name.lower().endswith(endings):
+                    stem = name.rpartition(".")[0]
+                    if stem in stems:
+                        said = f"{self.place(name)}: beside {stems[stem]}"
+                        raise TwofoldError(f"{said}; a table must name them with endings")
+                    stems[stem] = name
+            self._stems[endings] = stems
+        return self._stems[endings]
+
     @cached_property
-    def stems(self) -> dict[str, str]:
-        """The names of images by themselves without their endings."""
-        stems: dict[str, str] = {}
-        for name in self.names():
-            if name.lower().endswith(ENDINGS):
-                stem = name.rpartition(".")[0]
-                if stem in stems:
-                    raise TwofoldError(f"{self.place(name)}: beside {stems[stem]}; a table must name them with endings")
-                stems[stem] = name
-        return stems
+    def _stems(self) -> dict[tuple[str, ...], dict[str, str]]:
+        return {}
+
+    def named(self, name: str, endings: tuple[str, ...]) -> str:
+        """The whole name of a file, which may be given without its ending."""
+        return name if name.lower().endswith(endings) else self.stems(endings).get(name, name)
 
 
 class Folder(Files):
@@ -86,12 +96,12 @@ class Folder(Files):
         try:
             about = path.stat()
             if not stat.S_ISREG(about.st_mode):  # of a folder there is nothing to read, of a device no end
-                raise ImageError(f"{path}: not a file")
+                raise FileError(f"{path}: not a file")
             if about.st_size > LARGEST_FILE:
-                raise ImageError(f"{path}: a file of over {LARGEST_FILE >> 20} MiB")
+                raise FileError(f"{path}: a file of over {LARGEST_FILE >> 20} MiB")
             return path.read_bytes()
         except (OSError, ValueError) as error:  # the latter of a name that no file can have
-            raise ImageError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+            raise FileError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
     def fingerprint(self, names: Iterable[str]) -> str:
         stamps: list[tuple[str, int, int]] = []
@@ -140,14 +150,14 @@ class Archive(Files):
         try:
             info = self._zip.getinfo(str(whole))
         except KeyError:
-            raise ImageError(f"{place}: no such file in the archive") from None
+            raise FileError(f"{place}: no such file in the archive") from None
         if info.file_size > LARGEST_FILE:
-            raise ImageError(f"{place}: a file of over {LARGEST_FILE >> 20} MiB")
+            raise FileError(f"{place}: a file of over {LARGEST_FILE >> 20} MiB")
         try:
             with self._zip.open(info) as file:
                 return file.read(LARGEST_FILE)
         except Exception as error:  # a password, a wrong checksum, an unknown packing, bytes that are missing
-            raise ImageError(f"{place}: cannot be unpacked ({error})") from None
+            raise FileError(f"{place}: cannot be unpacked ({error})") from None
 
     def fingerprint(self, names: Iterable[str]) -> str:
         try:
@@ -156,9 +166,49 @@ class Archive(Files):
             raise TwofoldError(f"{self.path}: cannot be read ({error.strerror})") from None
 
 
+@dataclass(frozen=True)
+class NamedFile:
+    """One file that can be read."""
+
+    files: Files
+    name: str
+
+    @classmethod
+    def at(cls, path: str | Path) -> Self:
+        """The file of a path, which may lead into a zip archive."""
+        whole = Path(path)
+        return cls(open_files(whole.parent), whole.name)
+
+    @property
+    def place(self) -> str:
+        return self.files.place(self.name)
+
+    def content(self) -> bytes:
+        return self.files.read(self.name)
+
+    def __str__(self) -> str:
+        return self.place
+
+
+File = TypeVar("File", bound=NamedFile)
+
+
+def read_named_table(
+    where: str, files: Files, column: str, kind: type[File], endings: tuple[str, ...]
+) -> Iterator[Row]:
+    """The rows of a table, in whose `column` a name becomes the file of that name."""
+    for row in read_rows(where):
+        # What names no file is left out here, and missed by whoever asks for it.
+        values = {key: value for key, value in row.values.items() if key != column}
+        name = row.values.get(column)
+        if isinstance(name, str) and name:
+            values[column] = kind(files, files.named(name, endings))
+        yield Row(row.place, values)
+
+
 @lru_cache(maxsize=8)
 def _zip_at(path: Path, changed: int) -> zipfile.ZipFile:
-    """An archive, opened once for all images in it; anew when it has changed."""
+    """An archive, opened once for all files in it; anew when it has changed."""
     return zipfile.ZipFile(path)
 
 
@@ -186,5 +236,5 @@ def _inside(name: str, where: Path) -> PurePosixPath:
     """The name, if it cannot lead outside its folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
-        raise ImageError(f"{where}: the name {name!r} leads outside")
+        raise FileError(f"{where}: the name {name!r} leads outside")
     return path
