@@ -16,7 +16,7 @@ from _common import save
 from twofold.config import structure
 from twofold.decoders import DecoderConfig
 from twofold.encoders import pretrained
-from twofold.inputs import INPUT, Unread
+from twofold.inputs import INPUT
 from twofold.inputs.text import Config as TextConfig
 from twofold.model import ModelConfig, Ranker, Task
 from twofold.model.config import MAIN
@@ -46,7 +46,8 @@ def make_batch(model: Ranker, rows: int) -> Batch:
         sizes=[rows],
         rank=0,
     )
-    inputs = {INPUT: Unread(model.contexts, contexts), ranking.CANDIDATE: Unread(model.candidates, candidates)}
+    read = {INPUT: (model.contexts, contexts), ranking.CANDIDATE: (model.candidates, candidates)}
+    inputs = {name: ranking.Unread(*side) for name, side in read.items()}
     return Batch(inputs, {MAIN: target})
 
 

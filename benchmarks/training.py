@@ -23,8 +23,8 @@ from twofold.data.batches import Moment
 from twofold.inputs.text import Tokens
 from twofold.layers.blocks import sinusoids
 from twofold.model import Model
+from twofold.model.batches import TrainingRows
 from twofold.model.config import MAIN
-from twofold.model.model import TrainingRows
 from twofold.recipe import Recipe
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.training.config import TrainConfig

@@ -17,7 +17,7 @@ from twofold.encoders import EncoderConfig
 from twofold.inputs import BatchSizes
 from twofold.inputs.text import Config as TextConfig
 from twofold.model import ModelConfig, Ranker, Task
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.outputs.ranking import Config as RankingOutput
 from twofold.types import Batch
 

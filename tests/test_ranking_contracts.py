@@ -69,7 +69,7 @@ def test_more_columns_of_padding_change_nothing_that_is_kept(
     tokenizer: TextTokenizer, reads: EncoderConfig, ranks: DecoderConfig
 ) -> None:
     ranker = ranker_of(tokenizer, reads, ranks)
-    contexts = ranker.contexts.text.encode_texts(CONTEXTS).ids
+    contexts = ranker.contexts.items_of(CONTEXTS)
     if ranker.joined:
         read = ranker.pair.batch(list(zip(contexts, tokenizer.encode(RESPONSES), strict=True)))
     else:
@@ -181,6 +181,6 @@ def test_two_towers_do_not_go_with_texts_read_as_one(tokenizer: TextTokenizer) -
 def test_codes_that_are_not_there_are_masked(tokenizer: TextTokenizer) -> None:
     ranker = small_ranker(tokenizer, encoder("rnn"), decoder("poly", code_kind="first", codes=30))
     contexts = ranker.embed_contexts(CONTEXTS)
-    lengths = [len(ids) + 1 for ids in ranker.contexts.text.encode_texts(CONTEXTS).ids]
+    lengths = [len(ids) + 1 for ids in ranker.contexts.items_of(CONTEXTS)]
     assert contexts.mask is not None
     assert contexts.mask.sum(1).tolist() == lengths

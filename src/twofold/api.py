@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twofold.data.candidates import Texts
-from twofold.data.files import Row, Where, read_rows
-from twofold.data.ranking import warn_of_unread_rows
+from twofold.data.files import Row, Where
+from twofold.data.label_columns import warn_of_unread_columns
 from twofold.errors import TwofoldError, as_list, kind_of_value
 from twofold.generate.search import GenerateOptions
 from twofold.metrics import Report
@@ -55,7 +55,7 @@ def evaluate(
 
     def read(where: Where | Path) -> Iterator[Row]:
         where = str(where) if isinstance(where, Path) else where
-        return read_rows(where) if isinstance(judged, Ranker) else judged.read(where, images)
+        return judged.read(where, images)
 
     if isinstance(data, (str, Path, Mapping)):
         rows = list(read(data))
@@ -68,7 +68,7 @@ def evaluate(
                 )
             rows += read(source) if isinstance(source, (str, Path)) else [Row(f"example {number}", source)]
     if isinstance(judged, Ranker):
-        warn_of_unread_rows(judged.reader, rows)
+        warn_of_unread_columns(rows, judged.reader.columns)
     return evaluate_rows(judged, rows, options, decoder, None, progress, (), **ranking)
 
 

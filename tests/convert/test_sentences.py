@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tests.commands import refusal, run
 from tests.encoders.tiny_backbones import TEXTS, save
 from twofold.convert import Settings, convert
-from twofold.inputs.text import TextInput
+from twofold.inputs import Input
 from twofold.model import Ranker
 from twofold.model.load import load_ranker
 
@@ -73,8 +73,8 @@ def vectors(model: Ranker) -> torch.Tensor:
     return model.embed_candidates(TEXTS).single.float()
 
 
-def limit(side: TextInput) -> int:
-    return side.config.max_tokens
+def limit(side: Input[Any]) -> int:
+    return side.limit
 
 
 @pytest.mark.parametrize("make", [old, new])

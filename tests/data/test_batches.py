@@ -18,7 +18,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.inputs import INPUT, BatchSizes
 from twofold.inputs.text import Config as TextInputConfig
 from twofold.inputs.text import Tokens, make_tokens
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.outputs.text import Config as TextOutputConfig
 from twofold.types import Batch, HiddenSpec, Target, Vocabulary
 

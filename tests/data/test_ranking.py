@@ -15,10 +15,12 @@ from twofold.data.cache import Field
 from twofold.data.columns import TextColumn
 from twofold.data.files import Row
 from twofold.data.ranking import RankingReader, candidates_of, text_key
-from twofold.data.ranking_batches import TextInRow, TextsInRow, ranking_columns
+from twofold.data.ranking_columns import ValueInRow, ValuesInRow, ranking_columns
 from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.inputs import INPUT
 from twofold.inputs.text import Config as TextConfig
+from twofold.inputs.text import TextInput
 
 
 def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
@@ -28,7 +30,12 @@ def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, A
 
 def columns(tokenizer: TextTokenizer, reader: RankingReader | None = None) -> dict[str, Field]:
     """What a cache keeps of ranking rows."""
-    return ranking_columns(side(tokenizer, 9, "tail"), side(tokenizer, 9, "head"), reader or RankingReader())
+    contexts, candidates = (text_input(side(tokenizer, 9, keep), tokenizer.frame) for keep in ("tail", "head"))
+    return ranking_columns(contexts, candidates, reader or RankingReader())
+
+
+def text_input(column: TextColumn, frame: Frame) -> TextInput:
+    return TextInput(TextConfig(column=column.column), column, frame)
 
 
 # --- the forms ---
@@ -303,7 +310,8 @@ def test_an_empty_text_is_the_frame_alone_and_moves_no_other(tokenizer: TextToke
 
 
 def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
-    field = TextsInRow(TextColumn("response", tokenizer, 4 - len(tokenizer.frame)), "negatives")
+    column = TextColumn("response", tokenizer, 4 - len(tokenizer.frame))
+    field = ValuesInRow(text_input(column, tokenizer.frame), INPUT, column, "negatives")
     rows = [Row(str(number), {"negatives": texts}) for number, texts in enumerate([["one", ""], [], ["1 2 3 4 5 6"]])]
     encoded = field.encode(rows)
     one, long = tokenizer.encode(["one"])[0], tokenizer.encode(["1 2 3 4 5 6"])[0][: 4 - len(tokenizer.frame)]
@@ -325,11 +333,11 @@ def test_all_that_decides_the_ids_is_told_to_the_cache(tokenizer: TextTokenizer)
         TextColumn("response", tokenizer, 9 - len(tokenizer.frame), keep="tail"),
     ]
     fields: list[Field] = [
-        *(TextInRow(one, one.column) for one in sides),
-        *(TextsInRow(one, "negatives") for one in sides),
+        *(ValueInRow(text_input(column, tokenizer.frame), INPUT, column, column.column) for column in sides),
+        *(ValuesInRow(text_input(column, tokenizer.frame), INPUT, column, "negatives") for column in sides),
     ]
     fields += [columns(tokenizer)["scores"], columns(tokenizer)["keys"]]
-    settings: list[dict[str, str]] = [{"preface": "persona"}, {"form": "convai2"}]
+    settings: list[dict[str, Any]] = [{"preface": "persona"}, {"form": "convai2"}]
     fields += [columns(tokenizer, RankingReader(**one))["keys"] for one in settings]
     assert len({json.dumps(field.settings()) for field in fields}) == len(fields)
 

@@ -181,8 +181,7 @@ def test_the_vector_of_both_texts_follows_its_definition(tokenizer: TextTokenize
     ranker = trained(small_ranker(tokenizer, encoder("transformer"), plain("both")).eval())
     context, response = PAIRS[0]["context"], PAIRS[0]["response"]
     first, second = (
-        side.text.encode_texts([text]).ids[0]
-        for side, text in ((ranker.contexts, context), (ranker.candidates, response))
+        side.items_of([text])[0] for side, text in ((ranker.contexts, context), (ranker.candidates, response))
     )
     _, start = tokenizer.frame.joining(first, second)
     states = ranker.encoder(Batch({INPUT: ranker.pair.batch([(first, second)])})).need("states")[0].double()

@@ -11,7 +11,7 @@ from torch import Tensor
 from twofold.data.batches import Moment
 from twofold.inputs.image import Images
 from twofold.model import Model
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.recipe import Recipe
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.types import Batch

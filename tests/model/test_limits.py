@@ -57,7 +57,7 @@ def test_a_limit_within_the_positions_is_not_spoken_of(backbones: Path, tmp_path
 
 def limits(ranker: Ranker) -> tuple[int, int]:
     """The most tokens of a context and of a candidate."""
-    return ranker.contexts.config.max_tokens, ranker.candidates.config.max_tokens
+    return ranker.contexts.limit, ranker.candidates.limit
 
 
 def ranking(backbone: Path, folder: Path, decoder: dict[str, Any], context: int, candidate: int) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_a_bare_text_is_not_a_list_of_its_letters(ranker: Ranker) -> None:
         lambda: ranker.score("seven", chosen),
         lambda: ranker.score(["one"], "seven"),
         lambda: ranker.score_pairs("ab"),  # type: ignore[arg-type]
-        lambda: ranker.prepare(b"seven"),  # type: ignore[arg-type]
+        lambda: ranker.prepare(b"seven"),
     ]
     for call in calls:
         assert "one text, where a list is wanted; put it in brackets: [" in refusal(call)

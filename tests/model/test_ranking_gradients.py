@@ -33,6 +33,7 @@ LOSSES: dict[str, Losses] = {
     "margins": (in_batch.Config(), margin_mse.Config(weight=0.5)),
     "shares": (in_batch.Config(weight=0.25), kl.Config(weight=2.0, temperature=1.5)),
     "teacher alone": (kl.Config(),),
+    "both ways": (in_batch.Config(symmetric=True), kl.Config(weight=0.5)),
 }
 each_ranker = pytest.mark.parametrize("ranks", RANKERS.values(), ids=RANKERS)
 LARGE = 1 << 20
@@ -185,8 +186,16 @@ def expected_loss(ranker: Ranker, rows: Sequence[Mapping[str, Any]], scale: floa
             for place, (text, owner) in enumerate(everything)
             if place != number and key(text) != key(response) and (owner is None or key(owner) != key(context))
         ]
+        others = [
+            table[place][number]
+            for place, other in enumerate(rows)
+            if key(other["response"]) != key(response) and key(other["context"]) != key(context)
+        ]
         for loss in ranker.config.losses:
-            if not loss.needs_teacher:
+            if isinstance(loss, in_batch.Config) and loss.symmetric:
+                both = cross_entropy(scores[number], wrong) + cross_entropy(scores[number], others)
+                total += loss.weight * both / 2
+            elif not loss.needs_teacher:
                 total += loss.weight * cross_entropy(scores[number], wrong)
             elif "scores" in row:
                 given = [scores[texts.index(text)] for text in (response, *row["negatives"])]

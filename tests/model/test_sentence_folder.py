@@ -342,7 +342,7 @@ def test_pickled_weights_of_a_dense_layer_are_refused_and_imported(folder: Path,
     assert "has no 2_Dense/model.safetensors (pytorch_model.bin is never read); `twofold import` writes it" in line
     assert convert(folder, tmp_path / "out").not_read == ()
     after = load_ranker(tmp_path / "out")
-    assert after.contexts.config.prompt == PROMPTS["query"]
+    assert after.contexts.config.prompts() == (PROMPTS["query"],)
     torch.testing.assert_close(after.embed_candidates(TEXTS).single, before.embed_candidates(TEXTS).single)
 
 

@@ -14,7 +14,7 @@ from tests.images import (
 from tests.inputs.image_rows import batch_of, made
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.outputs.captions import CaptionsOutput
 from twofold.types import Batch
 

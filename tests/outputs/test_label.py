@@ -15,7 +15,7 @@ from twofold.data.files import Row
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs import BatchSizes
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.outputs import ColumnOutput
 from twofold.types import HiddenSpec, Target
 

@@ -13,7 +13,7 @@ from twofold.errors import TwofoldError
 from twofold.inputs.pair import TwoTexts
 from twofold.inputs.text import Tokens
 from twofold.model import Model, ModelConfig, Task
-from twofold.outputs import BatchRows
+from twofold.model.batches import BatchRows
 from twofold.outputs.next_utterance import Config
 from twofold.types import Batch, HiddenSpec
 

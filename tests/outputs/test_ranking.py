@@ -16,9 +16,9 @@ from twofold.data.ranking import text_key
 from twofold.data.ranking_batches import _taken
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, Unread
+from twofold.inputs import INPUT
 from twofold.model import Ranker
-from twofold.outputs.ranking import CANDIDATE, RankingTarget
+from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
 from twofold.recipe import Recipe
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.types import Batch
@@ -86,9 +86,9 @@ def target_of(batch: Batch) -> RankingTarget:
 def test_a_batch_holds_what_stands_in_its_rows(ranker: Ranker) -> None:
     batch = batch_of(ranker, ROWS)
     texts = [row["response"] for row in ROWS] + [text for row in ROWS for text in row.get("negatives", [])]
-    candidates = ranker.candidates.text.encode_texts(texts).ids
+    candidates = ranker.candidates.items_of(texts)
     assert texts_of(batch, CANDIDATE) == list(map(tuple, candidates))
-    contexts = ranker.contexts.text.encode_texts([row["context"] for row in ROWS]).ids
+    contexts = ranker.contexts.items_of([row["context"] for row in ROWS])
     assert texts_of(batch, INPUT) == list(map(tuple, contexts))
     target = target_of(batch)
     assert target.tokens.tolist() == list(range(len(ROWS)))
@@ -147,10 +147,7 @@ def batch_in(ranker: Ranker, epoch: int, drawn: int | None = None, rank: int = 0
 
 
 def test_a_row_learns_from_each_of_its_right_texts_in_turn(ranker: Ranker) -> None:
-    names = {
-        tuple(ids): str(number)
-        for number, ids in enumerate(ranker.candidates.text.encode_texts(list("0123456789")).ids)
-    }
+    names = {tuple(ids): str(number) for number, ids in enumerate(ranker.candidates.items_of(list("0123456789")))}
     seen = []
     for epoch in range(6):
         batch = batch_in(ranker, epoch)
@@ -163,8 +160,7 @@ def test_a_row_learns_from_each_of_its_right_texts_in_turn(ranker: Ranker) -> No
     assert sorted(row[0] for row in seen[:3]) == ["1", "2", "3"]
     assert [row[0] for row in seen[3:]] == [row[0] for row in seen[:3]]
     assert [row[1] for row in seen[:2]] != [row[1] for row in seen[1:3]]
-    cache = rows_of(ranker, SEVERAL).cache
-    orders = {tuple(_taken(cache, 0, seed, epoch) for epoch in range(3)) for seed in range(20)}
+    orders = {tuple(_taken(3, [seed, 0], epoch) for epoch in range(3)) for seed in range(20)}
     assert len(orders) > 3
 
 
@@ -172,10 +168,9 @@ def test_a_row_learns_from_each_of_its_right_texts_in_turn(ranker: Ranker) -> No
 def test_no_right_text_of_a_row_is_ever_wrong_for_it(ranker: Ranker, world: int) -> None:
     right = [{"1", "2", "3", "9"}, {"6", "7"}, {"2"}, {"8"}, {"1", "2", "3", "9"}]
     keys = {
-        plain(ids): text
-        for text, ids in zip("123456789", ranker.candidates.text.encode_texts(list("123456789")).ids, strict=True)
+        plain(ids): text for text, ids in zip("123456789", ranker.candidates.items_of(list("123456789")), strict=True)
     }
-    keys[plain(ranker.candidates.text.encode_texts([" 2"]).ids[0])] = "2"
+    keys[plain(ranker.candidates.items_of([" 2"])[0])] = "2"
     for epoch in range(6):
         for rank in range(world):
             batch = batch_in(ranker, epoch, drawn=2, rank=rank, world=world)

@@ -15,8 +15,7 @@ from twofold.data.cache import Cache
 from twofold.data.tokenizer import TextTokenizer
 from twofold.inputs import BatchSizes, Input
 from twofold.inputs.text import Tokens
-from twofold.model.model import TrainingRows
-from twofold.outputs import BatchRows
+from twofold.model.batches import BatchRows, TrainingRows
 from twofold.outputs.tokens import Config, next_tokens
 from twofold.types import Batch, HiddenSpec
 

@@ -15,7 +15,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.inputs import BatchSizes
 from twofold.inputs.words import WordsInput
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.outputs.tree import Config, TreeOutput
 from twofold.types import HiddenSpec
 

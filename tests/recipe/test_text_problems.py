@@ -33,7 +33,7 @@ from tests.texts import (
 from twofold.data.batches import Moment, Plan
 from twofold.data.files import read_rows
 from twofold.errors import TwofoldError
-from twofold.model.model import TrainingRows
+from twofold.model.batches import TrainingRows
 from twofold.recipe import Recipe, train
 from twofold.recipe.build import build_model, cache_rows, split_rows, training_rows
 from twofold.training.loop import Trainer

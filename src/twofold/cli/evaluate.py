@@ -12,7 +12,7 @@ from twofold.cli.options import generate_options, model_options, refuse_given, s
 if TYPE_CHECKING:
     from twofold.metrics import Report
 
-FOR_RANKERS = ("corpus", "among", "form")
+FOR_RANKERS = ("corpus", "among", "form", "reverse")
 """Options that only rankers take, and the only ones that they take."""
 
 
@@ -37,6 +37,7 @@ class CorpusForm(click.ParamType[str]):
 @click.option(
     "--form", default="auto", type=CorpusForm(), help="Rankers: read DATA in the form in which a corpus was published."
 )
+@click.option("--reverse", is_flag=True, help="Rankers: find contexts for candidates, which a `bi` can.")
 @click.option(
     "--folder", "--images", help="The folder or zip archive of the files that DATA names; its own folder if not given."
 )
@@ -92,17 +93,20 @@ def _judge(model: Any, data: str, options: dict[str, Any]) -> Report:
 
 def _judge_ranker(model: Any, data: str, options: dict[str, Any]) -> Report:
     """Judge a ranker by the candidates of each row of a file, or by what it finds in a whole corpus."""
-    from twofold.data.candidates import read_candidates
-    from twofold.data.ranking import RankingReader, warn_of_unread_rows
+    from twofold.data.label_columns import warn_of_unread_columns
     from twofold.metrics import evaluate as judge
     from twofold.progress import bar
 
-    refuse_given([name for name in options if name not in FOR_RANKERS], "models that do not rank")
-    rows = list(RankingReader(form=options["form"]).read_as_given(data))
+    refuse_given([name for name in options if name not in (*FOR_RANKERS, "folder")], "models that do not rank")
+    if not (model.contexts.config.endings or model.candidates.config.endings):
+        refuse_given(["folder"], "models that read files, such as images")
+    if options["reverse"]:
+        model = model.reversed()
+    rows = list(model.read(data, options["folder"], options["form"]))
     if options["corpus"] is None:
-        warn_of_unread_rows(model.reader, rows)
+        warn_of_unread_columns(rows, model.reader.columns)
         with bar("evaluating", len(rows)) as progress:
             return judge(model, rows, progress=progress, candidates=options["among"])
-    texts = list(read_candidates(options["corpus"], blank=True))
+    texts = list(model.candidates.candidates(options["corpus"], blank=True))
     with bar("reading the corpus", len(texts)) as progress:
         return judge(model, rows, progress=progress, corpus=texts)

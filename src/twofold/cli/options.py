@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from twofold.errors import TwofoldError
+
+if TYPE_CHECKING:
+    from twofold.inputs import InputConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,6 +67,17 @@ writing_options = several(
     click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
 )
 """How a text decoder writes; unset options are those saved with the model."""
+
+
+def check_files(given: Iterable[str], input: InputConfig) -> None:
+    """Refuse files of a type that a model does not read, before it makes something of their names."""
+    from twofold.config import kinds, part_config
+
+    others = [cast("InputConfig", part_config("inputs", kind)) for kind in kinds("inputs")]
+    for path in given:
+        noun = next((type.noun for type in others if type.endings and path.lower().endswith(type.endings)), input.noun)
+        if noun != input.noun and os.path.isfile(path):
+            raise TwofoldError(f"{path}: this model reads {input.noun}s, not {noun}s")
 
 
 def refuse_given(names: Iterable[str], use: str) -> None:

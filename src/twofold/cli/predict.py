@@ -8,17 +8,24 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from twofold import storage
-from twofold.cli.options import FilePath, generate_options, model_options, refuse_given, show, writing_options
+from twofold.cli.options import (
+    FilePath,
+    check_files,
+    generate_options,
+    model_options,
+    refuse_given,
+    show,
+    writing_options,
+)
 from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
     from twofold.generate.search import GenerateOptions
-    from twofold.inputs import InputConfig
     from twofold.model import Model
     from twofold.outputs import Output
     from twofold.results import Prediction
@@ -111,25 +118,10 @@ def _load(name: str, inputs: tuple[str, ...], options: Mapping[str, Any]) -> Mod
     model = api.load(name, options["device"], options["allow_code"])
     if isinstance(model, Ranker):
         raise TwofoldError(f"{name}: ranks candidates and writes no text; use `twofold rank`")
-    input = model.config.input
-    if not input.endings:
+    if not model.config.input.endings:
         refuse_given(["folder"], "models that read files, such as images")
-    for path in inputs:
-        other = type_of_file(path)
-        if other is not None and other.noun != input.noun:
-            raise TwofoldError(f"{path}: this model reads {input.noun}s, not {other.noun}s")
+    check_files(inputs, model.config.input)
     return model
-
-
-def type_of_file(path: str) -> InputConfig | None:
-    """The type of input, if any, to whose files this one belongs by its name."""
-    from twofold.config import kinds, part_config
-
-    if os.path.isfile(path):
-        for config in (cast("InputConfig", part_config("inputs", kind)) for kind in kinds("inputs")):
-            if config.endings and path.lower().endswith(config.endings):
-                return config
-    return None
 
 
 def _given(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import FilePath, json_option, several, show, where_options
+from twofold.cli.options import FilePath, check_files, json_option, several, show, where_options
 
 if TYPE_CHECKING:
     from twofold.index import Index
@@ -18,6 +18,9 @@ TEXTS = "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fie
 _folder = click.argument("folder", metavar="INDEX", type=FilePath())
 _texts = click.option("--texts", required=True, help=TEXTS)
 _model = click.option("--model", help="Where the index's model lies, if it was moved.")
+_reverse = click.option(
+    "--reverse", is_flag=True, help="Find what would be a context for what would be a candidate, which a `bi` can."
+)
 _new_texts = several(_folder, _texts, _model, where_options)
 ranking_options = several(
     click.option("-k", default=10, type=click.IntRange(1), help="How many to show."),
@@ -33,10 +36,22 @@ ranking_options = several(
 @click.command()
 @click.argument("model")
 @click.argument("context", nargs=-1, required=True)
-@click.option("--candidates", required=True, help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz.")
+@click.option(
+    "--candidates",
+    required=True,
+    help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz; of images a folder, an archive, a table.",
+)
+@_reverse
 @ranking_options
 def rank(
-    model: str, context: tuple[str, ...], candidates: str, k: int, then: tuple[str, ...], as_json: bool, **place: Any
+    model: str,
+    context: tuple[str, ...],
+    candidates: str,
+    reverse: bool,
+    k: int,
+    then: tuple[str, ...],
+    as_json: bool,
+    **place: Any,
 ) -> None:
     """Show which candidates fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
 
@@ -46,21 +61,24 @@ def rank(
       twofold rank default --candidates answers.txt "how do I list a folder?"
       twofold rank runs/rank_poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
       twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
+      twofold rank runs/retrieve_images --candidates photos.zip "two dogs run on grass"
+      twofold rank runs/retrieve_images --reverse --candidates captions.txt dog.jpg
     """
     from twofold import api
-    from twofold.data.candidates import check_ids, read_candidates
+    from twofold.data.candidates import with_ids
     from twofold.model.candidates import cascade
     from twofold.progress import bar
 
     stages = _stages(then)
     first = api.load_ranker(model, **place)
+    first = first.reversed() if reverse else first
     rankers = [(api.load_ranker(name, **place), depth) for name, depth in stages]
-    read = list(read_candidates(candidates))
-    check_ids(read)
+    read = with_ids(list(first.candidates.candidates(candidates)))
     turns = list(context)
+    check_files(turns, first.contexts.config)
     first.check_context(turns)
     with bar("reading candidates", len(read), show=len(read) > 1000) as progress:
-        ready = first.prepare([candidate.text for candidate in read], [candidate.id for candidate in read], progress)
+        ready = first.prepare_given(read, progress)
     hits = cascade(lambda depth: first.rank(turns, ready, depth), len(ready), rankers, turns, k)
     _show(turns, hits, as_json)
 

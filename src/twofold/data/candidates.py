@@ -1,16 +1,18 @@
-"""Reads texts to choose from: lines of text, or rows with `text` and perhaps `id` and further fields."""
+"""Contexts and candidates that users give: texts, the turns of dialogues, and rows with `text`, `id` and fields."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from twofold.data.files import Row, Where, read_rows
-from twofold.errors import TwofoldError, as_list, as_texts, check_text
+from twofold.errors import TwofoldError, as_list, as_texts, check_text, kind_of_value
 from twofold.types import Example
 
+Text = str | list[str]
+"""A text, or the turns of a dialogue, oldest first."""
 Texts = Where | Path | Sequence[Example | str]
 """A file, or texts and rows at hand."""
 
@@ -20,12 +22,20 @@ class Candidate:
     """One text and what it is called."""
 
     text: str
+    """The text itself, or how content of another type is called."""
     number: int
     """Its line in a file, from 1, or its place in a list, from 0."""
     own_id: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else its row holds."""
     place: str = ""
+    content: Any = None
+    """An image, or whatever else is read that is no text."""
+
+    @property
+    def read(self) -> Any:
+        """What a model reads."""
+        return self.text if self.content is None else self.content
 
     @property
     def id(self) -> Any:
@@ -68,22 +78,38 @@ def at_hand(texts: Any) -> Texts:
     return given
 
 
-def given_candidates(texts: Any, ids: Any = None) -> list[Candidate]:
-    """Texts at hand, or rows with `text` and perhaps `id`, all of them kept; ids must differ from each other."""
+def given_texts(texts: Any) -> list[Candidate]:
+    """Texts at hand, or rows with `text` and perhaps `id`, all of them kept."""
     given = as_list(texts, "texts")
     if any(isinstance(text, Mapping) for text in given):
-        candidates = list(read_candidates(given, blank=True))
-    else:
-        texts = enumerate(as_texts(given, "texts"))
-        candidates = [Candidate(str(text), number, place=f"texts[{number}]") for number, text in texts]
+        return list(read_candidates(given, blank=True))
+    checked = enumerate(as_texts(given, "texts"))
+    return [Candidate(str(text), number, place=f"texts[{number}]") for number, text in checked]
+
+
+def with_ids(candidates: list[Candidate], ids: Any = None) -> list[Candidate]:
+    """The candidates under the ids given, or under their own, which must differ from each other."""
     if ids is not None:
         names = as_list(ids, "ids")
         if len(names) != len(candidates):
             raise TwofoldError(f"ids: there are {len(names)}, but {len(candidates)} texts; give one for each text")
         named = enumerate(zip(candidates, names, strict=True))
-        candidates = [Candidate(given.text, given.number, id, place=f"ids[{place}]") for place, (given, id) in named]
+        candidates = [replace(candidate, own_id=id, place=f"ids[{place}]") for place, (candidate, id) in named]
     check_ids(candidates)
     return candidates
+
+
+def as_context(context: Any, name: str) -> Text:
+    """A text, or the list of turns of a dialogue."""
+    if isinstance(context, str):
+        check_text(context, name)
+        return context
+    if not isinstance(context, Iterable):
+        raise TwofoldError(f"{name}: {kind_of_value(context)}; give a text, or a list of turns")
+    turns = as_list(context, name)
+    for number, turn in enumerate(turns, start=1):
+        check_text(turn, f"{name}: turn {number}")
+    return turns
 
 
 def check_ids(candidates: Iterable[Candidate]) -> None:

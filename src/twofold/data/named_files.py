@@ -9,11 +9,11 @@ import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from twofold.data.files import Row, read_rows
 from twofold.errors import TwofoldError
@@ -197,13 +197,67 @@ def read_named_table(
     where: str, files: Files, column: str, kind: type[File], endings: tuple[str, ...]
 ) -> Iterator[Row]:
     """The rows of a table, in whose `column` a name becomes the file of that name."""
-    for row in read_rows(where):
+    return name_files(read_rows(where), files, [column], kind, endings)
+
+
+def name_files(
+    rows: Iterable[Row],
+    files: Files,
+    columns: Sequence[str],
+    kind: type[File],
+    endings: tuple[str, ...],
+    lists: bool = False,
+) -> Iterator[Row]:
+    """The same rows, in whose `columns` a name, or with `lists` each of a list, becomes the file of that name."""
+
+    def named(value: Any) -> Any:
+        if isinstance(value, list):
+            return [named(name) for name in value]
+        return kind(files, files.named(value, endings)) if isinstance(value, str) else value
+
+    for row in rows:
         # What names no file is left out here, and missed by whoever asks for it.
-        values = {key: value for key, value in row.values.items() if key != column}
-        name = row.values.get(column)
-        if isinstance(name, str) and name:
-            values[column] = kind(files, files.named(name, endings))
-        yield Row(row.place, values)
+        values = {
+            name: value
+            for name, value in row.values.items()
+            if name not in columns or (value and isinstance(value, (str, list) if lists else str))
+        }
+        yield Row(
+            row.place, {name: named(value) if name in columns else value for name, value in values.items()}, row.line
+        )
+
+
+@dataclass(frozen=True)
+class FileSide:
+    """One side of a ranker that reads files of a type, or what they hold: see `Side` in `data/ranking.py`."""
+
+    noun: str
+    """What one of them is called."""
+    value: Callable[[Any, str], Any] = field(repr=False)
+    """What the type makes of a path or of content at hand, which is called by the place given second."""
+
+    def context(self, row: Row, column: str, preface: str | None) -> Any:
+        return self._filled(row, column, row.value(column), "")
+
+    def right(self, row: Row, column: str) -> list[Any]:
+        given = row.value(column)
+        return self.listed(row, column) if isinstance(given, list) else [self._filled(row, column, given, "")]
+
+    def listed(self, row: Row, column: str) -> list[Any]:
+        given = row.values.get(column)
+        if given is not None and not isinstance(given, list):
+            raise FileError(f"{row.place}: '{column}' is not a list of {self.noun}s")
+        return [self._filled(row, column, value, f"[{number}]") for number, value in enumerate(given or ())]
+
+    def key(self, value: Any) -> int:
+        return int.from_bytes(
+            hashlib.blake2b(str(value).encode(errors="surrogatepass"), digest_size=8).digest(), "little"
+        )
+
+    def _filled(self, row: Row, column: str, given: Any, number: str) -> Any:
+        if given is None or (isinstance(given, str) and not given):
+            raise FileError(f"{row.place}: '{column}'{number} names no {self.noun}")
+        return self.value(given, f"{row.place}: {column}{number}")
 
 
 @lru_cache(maxsize=8)

@@ -4,49 +4,71 @@ from __future__ import annotations
 
 import math
 import unicodedata
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Protocol
 
 import numpy as np
 
 from twofold.data.corpora import read_corpus
 from twofold.data.files import Row, Sources, read_rows
+from twofold.data.label_columns import kind_of_row, unread_columns
 from twofold.errors import TwofoldError
 
 AUTO = "auto"
 """The form of files whose ending tells how they are read."""
-Kind = Literal["pair", "candidates", "query", "document"]
 
-_ANYWHERE = ("relevance", "is_relevant", "qrels")
-_ROWS = (*_ANYWHERE, "correct", "is_correct", "gold", "target", "answer", "answers", "score")
-_RIGHT_AND_WRONG = ("positive", "positives", "pos", "negative", "neg", "hard_negatives")
-LABEL_LIKE: Mapping[Kind, tuple[str, ...]] = {
-    "pair": (*_ROWS, *_RIGHT_AND_WRONG, "label", "labels", "relevant"),
-    "candidates": (*_ROWS, *_RIGHT_AND_WRONG, "negatives", "relevant"),
-    "query": (*_ROWS, *_RIGHT_AND_WRONG, "label", "labels", "scores", "negatives", "candidates", "response"),
-    "document": (*_ANYWHERE, "relevant"),
-}
-"""Names of columns that may tell what is right; some kinds of rows read some of them."""
-REMEDY: Mapping[Kind, str] = {
-    "pair": "the response of a pair counts as right: remove wrong pairs, give several right responses as a list, wrong "
-    "ones as 'negatives', or rows with 'candidates' and 'labels'",
-    "candidates": "'label' or 'labels' tells which of the 'candidates' are right: rename or remove the column",
-    "query": "'relevant' tells the ids of what is relevant, in a list or with their gains: rename or remove the column",
-    "document": "'relevant' of a query tells what is relevant: rename or remove the column",
-}
+
+class Side(Protocol):
+    """How contexts or candidates of a type stand in rows."""
+
+    def context(self, row: Row, column: str, preface: str | None) -> Any:
+        """The context in a column; of a text the list of its turns, those of the preface first."""
+
+    def right(self, row: Row, column: str) -> list[Any]:
+        """The right candidate in a column, or several in a list."""
+
+    def listed(self, row: Row, column: str) -> list[Any]:
+        """The candidates in a list, any of which may be empty."""
+
+    def key(self, value: Any) -> int:
+        """The same number for contexts or candidates that are the same to whoever reads them."""
+
+
+@dataclass(frozen=True)
+class TextSide:
+    """Texts, or the turns of dialogues."""
+
+    def context(self, row: Row, column: str, preface: str | None) -> list[str]:
+        before = [preface] if preface is not None and row.values.get(preface) else []
+        return [turn for column in (*before, column) for turn in _text_or_texts(row, column)]
+
+    def right(self, row: Row, column: str) -> list[str]:
+        texts = _text_or_texts(row, column)
+        if not all(text.strip() for text in texts):
+            raise TwofoldError(f"{row.place}: '{column}' holds an empty text; remove it from the list")
+        return texts
+
+    def listed(self, row: Row, column: str) -> list[str]:
+        return _texts(row, column)
+
+    def key(self, value: str | list[str]) -> int:
+        return text_key(value if isinstance(value, str) else " \n".join(value))
+
+
+TEXTS = TextSide()
 
 
 @dataclass(frozen=True)
 class RankingReader:
     """Reads pairs, pairs with given negatives, and rows of candidates, as rows of one form.
 
-    `context` a list of turns, `response` the right text, `others` further right ones if there are any, `negatives` the
-    wrong ones, `scores` a teacher's for them all in this order, `unread` columns that look like labels.
+    `context` what is asked, of a text the list of its turns, `other_contexts` further ones of the same response if
+    there are any, `response` the right candidate, `others` further right ones if there are any, `negatives` the wrong
+    ones, `scores` a teacher's for them all in this order, `unread` columns that look like labels.
     """
 
     context: str = "context"
@@ -55,6 +77,12 @@ class RankingReader:
     """A column whose texts stand before the turns, such as a persona."""
     form: str = AUTO
     """auto, or the name of a corpus in `data/corpora`."""
+    contexts: tuple[str, ...] = ()
+    """The columns of contexts where there are several, such as the captions of one image."""
+    responses: tuple[str, ...] = ()
+    """The columns of right candidates where there are several."""
+    context_side: Side = TEXTS
+    candidate_side: Side = TEXTS
 
     def read(self, where: Sources) -> Iterator[Row]:
         """Every row of a file."""
@@ -71,15 +99,16 @@ class RankingReader:
 
     def row(self, row: Row) -> Row:
         """The same row in the one form."""
-        values: dict[str, Any] = {"context": self.turns(row)}
-        texts, gains = self._texts_and_gains(row)
-        order = sorted(range(len(texts)), key=lambda number: not gains[number])  # the right ones first
-        right = [texts[number] for number in order if gains[number]]
-        values |= {"response": right[0], "negatives": [texts[number] for number in order[len(right) :]]}
+        context, *others = self.asked(row)
+        values: dict[str, Any] = {"context": context, **({"other_contexts": others} if others else {})}
+        candidates, gains = self.candidates(row)
+        order = sorted(range(len(candidates)), key=lambda number: not gains[number])  # the right ones first
+        right = [candidates[number] for number in order if gains[number]]
+        values |= {"response": right[0], "negatives": [candidates[number] for number in order[len(right) :]]}
         if len(right) > 1:
             values["others"] = right[1:]
         if row.values.get("scores") is not None:
-            scores = _teacher_scores(row, len(texts))
+            scores = _teacher_scores(row, len(candidates))
             values["scores"] = [scores[number] for number in order]
         if unread := self.unread(row):
             values["unread"] = unread
@@ -87,25 +116,28 @@ class RankingReader:
 
     def unread(self, row: Row) -> list[str]:
         """The columns of a row that look like labels and are not read."""
-        return unread_columns(row, kind_of_row(row), (self.context, self.response, self.preface))
+        return unread_columns(row, kind_of_row(row), self.columns)
 
-    def right(self, row: Row) -> list[str]:
-        """All right texts of a row."""
-        return [text for text, gain in zip(*self._texts_and_gains(row), strict=True) if gain]
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """The columns of contexts and of right candidates."""
+        return (*(self.contexts or (self.context,)), *(self.responses or (self.response,)), self.preface)
 
-    def turns(self, row: Row) -> list[str]:
-        """The turns of the context, the preface before them."""
-        preface = [self.preface] if self.preface is not None and row.values.get(self.preface) else []
-        return [turn for column in (*preface, self.context) for turn in _text_or_texts(row, column)]
+    def right(self, row: Row) -> list[Any]:
+        """All right candidates of a row."""
+        return [value for value, gain in zip(*self.candidates(row), strict=True) if gain]
 
-    def _texts_and_gains(self, row: Row) -> tuple[list[str], list[float]]:
-        """All texts of a row, right and wrong, and how relevant each is: 0 is wrong, above 0 is right."""
+    def asked(self, row: Row) -> list[Any]:
+        """The contexts of a row."""
+        return [self.context_side.context(row, name, self.preface) for name in self.contexts or (self.context,)]
+
+    def candidates(self, row: Row) -> tuple[list[Any], list[float]]:
+        """All candidates of a row, right and wrong, and how relevant each is: 0 is wrong, above 0 is right."""
+        side = self.candidate_side
         if row.values.get("candidates") is not None:
-            return candidates_of(row)
-        right = _text_or_texts(row, self.response)
-        if not all(text.strip() for text in right):
-            raise TwofoldError(f"{row.place}: '{self.response}' holds an empty text; remove it from the list")
-        wrong = _texts(row, "negatives")
+            return candidates_of(row, side)
+        right = [value for column in self.responses or (self.response,) for value in side.right(row, column)]
+        wrong = side.listed(row, "negatives")
         return [*right, *wrong], [1.0] * len(right) + [0.0] * len(wrong)
 
 
@@ -113,8 +145,8 @@ class RankingReader:
 class Question:
     """A row to judge a ranker by: one context, its candidates, and which of them are right."""
 
-    context: list[str]
-    candidates: list[str]
+    context: Any
+    candidates: list[Any]
     gains: list[float]
     """Of each candidate how relevant it is: 0 is wrong, above 0 is right."""
     place: str
@@ -133,8 +165,8 @@ def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, 
     asked = []
     for number, (row, pair, right) in enumerate(zip(rows, pairs, responses, strict=True)):
         if pair is None:
-            texts, gains = candidates_of(row)
-            asked.append(Question(reader.turns(row), texts, gains, row.place))
+            values, gains = reader.candidates(row)
+            asked += [Question(context, values, gains, row.place) for context in reader.asked(row)]
             continue
         drawn = np.random.default_rng([seed, number]).permutation(len(pool))[: candidates - 1 + len(right)]
         wrong = [pool[place] for place in drawn if pool[place] not in right][: candidates - 1]
@@ -146,15 +178,16 @@ def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, 
                 f"judge by more rows (data.held_out=N, data.dev=FILE){fewer if usable > 1 else ''}"
             )
         gains = [1.0] * len(right) + [0.0] * len(wrong)
-        asked.append(Question(pair["context"], [*right, *wrong], gains, row.place))
+        contexts = [pair["context"], *pair.get("other_contexts", ())]
+        asked += [Question(context, [*right, *wrong], gains, row.place) for context in contexts]
     return asked
 
 
-def candidates_of(row: Row) -> tuple[list[str], list[float]]:
+def candidates_of(row: Row, side: Side = TEXTS) -> tuple[list[Any], list[float]]:
     """The candidates of a ranking row, and how relevant each is by `label` or `labels`: above 0 is right."""
-    candidates = _texts(row, "candidates")
+    candidates = side.listed(row, "candidates")
     if not candidates:
-        raise TwofoldError(f"{row.place}: 'candidates' is empty; give at least one text")
+        raise TwofoldError(f"{row.place}: 'candidates' is empty; give at least one")
     label, labels, count = row.values.get("label"), row.values.get("labels"), len(candidates)
     if labels is None:
         return candidates, _gains_of_label(row, label, count)
@@ -175,39 +208,6 @@ def text_key(text: str) -> int:
 def is_gain(value: Any) -> bool:
     """Whether a value is a number from 0 up."""
     return isinstance(value, Real | np.bool_) and 0 <= float(value) < math.inf
-
-
-def kind_of_row(row: Row) -> Kind:
-    """Whether a ranking row has its candidates with it, or is a pair."""
-    return "pair" if row.values.get("candidates") is None else "candidates"
-
-
-def unread_columns(row: Row, kind: Kind, read: Sequence[str | None] = ()) -> list[str]:
-    """The columns of a row, but for those that are `read`, that look as if they told what is right."""
-    names = [name for name in row.values if isinstance(name, str) and name.casefold() in LABEL_LIKE[kind]]
-    filled = [name for name in names if row.values[name] is not None and str(row.values[name]).strip()]
-    return [name for name in filled if name not in read]
-
-
-def warn_of_unread_rows(reader: RankingReader, rows: Iterable[Row]) -> None:
-    """Say once if rows have columns that look like labels and are not read."""
-    warn_of_unread_columns(rows, (reader.context, reader.response, reader.preface))
-
-
-def warn_of_unread_columns(rows: Iterable[Row], read: Sequence[str | None] = (), kind: Kind | None = None) -> None:
-    """As `warn_of_unread_rows`, for rows of another `kind` of which other columns are `read`."""
-    unread = [(row, names) for row in rows if (names := unread_columns(row, kind or kind_of_row(row), read))]
-    if unread:
-        first = unread[0][0]
-        names = [name for _, names in unread for name in names]
-        warn_of_unread(first.place, names, kind or kind_of_row(first), len(unread))
-
-
-def warn_of_unread(place: str, names: Iterable[str], kind: Kind, rows: int) -> None:
-    """Say once which columns that look like labels are not read, where the first is, and what to do."""
-    shown = ", ".join(f"'{name}'" for name in dict.fromkeys(names))
-    of_all = f" (here and in {rows - 1:,} more rows)" if rows > 1 else ""
-    warnings.warn(f"{place}: {shown} is not read{of_all}; {REMEDY[kind]}", stacklevel=2)
 
 
 def _text_or_texts(row: Row, column: str) -> list[str]:

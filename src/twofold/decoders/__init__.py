@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from twofold.config import Part, Role
+from twofold.errors import TwofoldError
 from twofold.generate.decoder import TextDecoder, sampled_teaching
 from twofold.generate.search import Step
 from twofold.layers.blocks import make_embedding
@@ -99,6 +100,10 @@ class RankingDecoder(Decoder):
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         """(contexts, candidates)"""
         raise NotImplementedError
+
+    def reversed(self) -> RankingDecoder:
+        """The same where contexts and candidates change places."""
+        raise TwofoldError("this decoder reads contexts and candidates each in its own way; only `bi` can be reversed")
 
     def stored(self, candidates: Vectors) -> Vectors:
         """What an index stores of candidates: vectors whose dot products with those of `ceiling` bound their scores."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
+from twofold.errors import TwofoldError
 from twofold.layers.pooling import CandidateVector, Dense, Pooling, VectorSettings, dense_layers
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
@@ -49,6 +51,15 @@ class BiEncoder(RankingDecoder):
 
     def candidate(self, hidden: Hidden) -> Vectors:
         return Vectors(self.vector.lengthen(self.dense(self.vector.pool(hidden)))[:, None])
+
+    def reversed(self) -> BiEncoder:
+        if self.vector.normalize and not self.normalize:
+            raise TwofoldError(
+                "normalize: candidates treats the two sides differently; only `both` or `none` can be reversed"
+            )
+        twin = copy.deepcopy(self)
+        twin.pool, twin.vector.pool = twin.vector.pool, twin.pool
+        return twin
 
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         return self.stored_score(contexts, self.stored(candidates))

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from twofold.data.candidates import Texts, at_hand
+from twofold.data.candidates import Text, Texts, at_hand
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
@@ -19,7 +19,7 @@ from twofold.index.search import Query, ranked_hits, search
 from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
 from twofold.index.snapshot import SnapshotCache, copy_index
 from twofold.index.writer import Writer, build_index
-from twofold.model.candidates import Text, as_k
+from twofold.model.candidates import as_k
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits

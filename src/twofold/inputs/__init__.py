@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
 
 from twofold.config import Part, Role
 from twofold.data.batches import Draw, Plan, by_length, plan_at_random, plan_by_length
 from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.candidates import Candidate, is_file
 from twofold.data.columns import vocabulary_of
-from twofold.data.files import Row, Sources, fingerprint, read_rows
+from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
+from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, as_list
 from twofold.types import InputBatch, Vocabulary
 
 Item = TypeVar("Item")
 """What an input type makes of one row: token ids, an image, ..."""
 INPUT = "input"
 """The name of what a model is asked about, among the columns of a cache, the inputs of a batch and the tokenizers."""
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """Files whose content decides what is learned."""
-
-    path: str
-    sum: Callable[[], str]
-    """The checksum of their content."""
-    stamp: str = ""
-    """Their sizes and times, where it takes long to read them all: the same stamp stands for the same content."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +99,10 @@ class InputConfig(Part):
         """What stands before its texts."""
         return ()
 
+    def before(self) -> str | None:
+        """The column whose texts stand before the turns of a dialogue, if there is one."""
+        return None
+
     def in_folder(self, folder: str | None) -> Self:
         """The same, whose rows name files in a folder; without one, in the folder of their table."""
         return self
@@ -132,6 +126,14 @@ class InputConfig(Part):
         """Every row of a file, in the form in which this input reads it."""
         return read_rows(where)
 
+    def name_files(self, rows: Iterable[Row], where: Sources, columns: Sequence[str]) -> Iterator[Row]:
+        """The same rows, in whose `columns` names become the files that this input reads."""
+        return iter(rows)
+
+    def side(self) -> Side:
+        """How contexts or candidates of this type stand in the rows of a ranker."""
+        return TEXTS
+
     def files(self, where: Sources, setting: str) -> dict[str, DataFile]:
         """The files that `rows` reads, by the settings that name them."""
         if isinstance(where, Mapping):
@@ -147,44 +149,10 @@ class InputConfig(Part):
         return fingerprint(where)
 
 
-@dataclass(frozen=True)
-class DerivedField:
-    """A field of a cache that an input or output keeps beside its main one, such as where words begin."""
-
-    dtype: str
-    settings: Callable[[], list[Any]]
-    encode: Callable[[Sequence[Row]], Encoded]
-
-
 def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
     """The texts, or the turns, of some columns."""
     texts = [row.text(column) for column in columns]
     return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
-
-
-@dataclass(frozen=True)
-class Unread(InputBatch, Generic[Item]):
-    """Items that become tensors when they are read, in chunks of like length."""
-
-    input: Input[Item]
-    items: Sequence[Item]
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def to(self, device: torch.device) -> Self:
-        return self
-
-    def count(self) -> int:
-        return sum(self.lengths())
-
-    def lengths(self) -> list[int]:
-        """How many tokens each item has."""
-        return [self.input.length(item) for item in self.items]
-
-    def read(self, numbers: Sequence[int]) -> InputBatch:
-        """Some of the items as tensors."""
-        return self.input.batch([self.items[number] for number in numbers])
 
 
 class Input(Generic[Item]):
@@ -220,6 +188,42 @@ class Input(Generic[Item]):
     def tokenizer(self) -> TextTokenizer | None:
         """What cuts texts into tokens, where texts are read."""
         return None
+
+    # --- of contexts and candidates ---
+
+    def placed(self, place: str) -> Self:
+        """The same, whose settings stand at another place of a recipe."""
+        return self
+
+    def accepted(self, value: Any, name: str, filled: bool = False) -> Any:
+        """What a user gives as a context, checked; `filled` refuses an empty one, `name` is its name in messages."""
+        if isinstance(value, list | tuple) and len(value) == 1:  # what would be the turns of a dialogue
+            value = value[0]
+        return self.value(self.row(value, name))
+
+    def candidates(self, where: Any, blank: bool = False) -> Iterator[Candidate]:
+        """The candidates of a file, or at hand; `blank` keeps empty texts."""
+        if not is_file(where):
+            for number, given in enumerate(as_list(where, "candidates")):
+                values = given if isinstance(given, Mapping) else {self.config.columns()[0]: given}
+                yield self._candidate(Row(f"candidates[{number}]", values), number)
+            return
+        for number, row in enumerate(self.rows_to_answer(str(where), None), start=1):
+            yield self._candidate(row, row.line or number)
+
+    def _candidate(self, row: Row, number: int) -> Candidate:
+        content, column = self.value(row), self.config.columns()[0]
+        fields = {name: value for name, value in row.values.items() if name not in ("id", column)}
+        return Candidate(str(content), number, row.values.get("id"), fields, row.place, content)
+
+    def items_of(self, values: Sequence[Any]) -> list[Item]:
+        """An item for each context or candidate."""
+        return self.items([self.row(value, f"input {number}") for number, value in enumerate(values, start=1)])
+
+    def encode_values(self, column: str, values: Sequence[Any]) -> Encoded:
+        """The numbers of contexts or candidates in a column of a cache."""
+        rows = [self.row(value, f"value {number}") for number, value in enumerate(values, start=1)]
+        return self.columns()[column].encode(rows)
 
     @property
     def limit(self) -> int:

@@ -15,21 +15,20 @@ from PIL.Image import Image
 from torch import Tensor
 
 from twofold.data.batches import Draw, Plan, plan_at_random, plan_by_size
-from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.cache import Cache, DerivedField, Encoded, Field
 from twofold.data.columns import TooLongError
-from twofold.data.files import Row, Sources, fingerprint
+from twofold.data.files import DataFile, Row, Sources, fingerprint
 from twofold.data.images import ENDINGS, GivenImage, ImageFile, as_image, image_names, read_images
-from twofold.data.named_files import FileError, Files, find_files, open_files
+from twofold.data.named_files import FileError, Files, FileSide, find_files, name_files, open_files
+from twofold.data.ranking import Side
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.views import Augment, ImageSettings, Size, View
 from twofold.errors import TwofoldError, listed
-from twofold.inputs import INPUT, BatchSizes, DataFile, DerivedField, Input, InputConfig
+from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
 from twofold.types import InputBatch
 
 NAME = "name"
 """The cache's column of the images' names."""
-PREDICT_PIXELS = 1 << 20
-"""Pixels of one batch when predicting."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,15 @@ class Config(ImageSettings, InputConfig):
             return {setting: images}
         return {**super().files(path, setting), f"images of {setting}": images}
 
+    def name_files(self, rows: Iterable[Row], where: Sources, columns: Sequence[str]) -> Iterator[Row]:
+        path = _one(where)
+        if find_files(path):
+            return iter(rows)
+        return name_files(rows, self.files_of(path), columns, ImageFile, ENDINGS, lists=True)
+
+    def side(self) -> Side:
+        return FileSide(self.noun, as_image)
+
     def content(self, where: Sources) -> str:
         path = _one(where)
         table = "" if find_files(path) else fingerprint(path)
@@ -131,6 +139,10 @@ def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], skips:
     return Encoded(usable, len(reasons))
 
 
+PATCH = 16
+"""Pixels on each side of the square that counts as a token, where images and texts share a limit."""
+
+
 @dataclass(frozen=True)
 class ImageInput(Input[SizedImage]):
     """Items are images whose pixels are not read yet."""
@@ -161,6 +173,10 @@ class ImageInput(Input[SizedImage]):
         height, width = cache.columns[INPUT].row(row).tolist()
         return SizedImage(named_image(cache, NAME, row, self.config), (height, width))
 
+    def length(self, item: SizedImage) -> int:
+        height, width = self.config.fitted(item.size)
+        return -(-height // PATCH) * -(-width // PATCH)
+
     def plan(
         self, cache: Cache, rows: NDArray[np.int64], written: Sequence[NDArray[np.int64]], sizes: BatchSizes, epoch: int
     ) -> Plan:
@@ -178,7 +194,7 @@ class ImageInput(Input[SizedImage]):
         for number, item in enumerate(items):
             sizes.setdefault(self.config.fitted(item.size), []).append(number)
         for (height, width), numbers in sizes.items():
-            step = max(1, PREDICT_PIXELS // (height * width))
+            step = max(1, tokens * PATCH**2 // (height * width))
             yield from (numbers[start : start + step] for start in range(0, len(numbers), step))
 
     def batch(self, items: Sequence[SizedImage], draws: Sequence[Draw] | None = None) -> Images:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from twofold.data.batches import Draw, pad_ids
-from twofold.data.cache import Cache, Field
+from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.candidates import Candidate, Text, Texts, as_context, given_texts, is_file, read_candidates
 from twofold.data.columns import Keep, TextColumn, TooLong, check_limit
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
@@ -127,6 +128,9 @@ class Config(TokensConfig):
     def prompts(self) -> tuple[str, ...]:
         return (self.prompt,)
 
+    def before(self) -> str | None:
+        return self.preface
+
     def row_texts(self, row: Row) -> list[str]:
         before = texts_in(row, [self.preface]) if self.preface and row.values.get(self.preface) else []
         return before + super().row_texts(row)
@@ -182,6 +186,22 @@ class TextInput(Input[Ids]):
 
     def value(self, row: Row) -> str | list[str]:
         return self.text.text(row)
+
+    def placed(self, place: str) -> Self:
+        return replace(self, text=replace(self.text, place=place))
+
+    def accepted(self, value: Any, name: str, filled: bool = False) -> Text:
+        text = as_context(value, name)
+        return Row(name, {"context": text}).text("context") if filled else text
+
+    def candidates(self, where: Texts, blank: bool = False) -> Iterator[Candidate]:
+        return read_candidates(where, blank) if is_file(where) else iter(given_texts(where))
+
+    def items_of(self, values: Sequence[Any]) -> list[Ids]:
+        return self.text.encode_texts(values).ids
+
+    def encode_values(self, column: str, values: Sequence[Any]) -> Encoded:
+        return self.text.encode_texts(values)
 
     def pieces(self, item: Ids) -> list[str]:
         return self.tokenizer.pieces(self.frame.around(item).tolist())

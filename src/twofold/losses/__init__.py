@@ -46,6 +46,16 @@ class LossConfig(Part):
         """The sum over the contexts."""
         raise NotImplementedError
 
+    def is_symmetric(self) -> bool:
+        """Whether candidates are compared with the contexts of the batch as well."""
+        return False
+
+    def both_ways(self, scored: ScoredRows, back: ScoredRows | None) -> Tensor:
+        """The sum over the contexts; of a symmetric loss the mean with that of the right candidates among contexts."""
+        if back is None or not self.is_symmetric():
+            return self.sum(scored)
+        return (self.sum(scored) + self.sum(back)) / 2
+
 
 def each_taught(scored: ScoredRows) -> list[tuple[Tensor, Tensor]]:
     """For each context that a teacher has scored the scores of its given candidates, and the teacher's."""

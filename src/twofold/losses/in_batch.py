@@ -15,6 +15,12 @@ from twofold.losses import LossConfig, ScoredRows
 class Config(LossConfig):
     """Settings of the cross-entropy over in-batch negatives (Humeau et al., 2020)."""
 
+    symmetric: bool = False
+    """Whether each right candidate is also told from the contexts of the batch (Radford et al., 2021)."""
+
+    def is_symmetric(self) -> bool:
+        return self.symmetric
+
     def sum(self, scored: ScoredRows) -> Tensor:
         scores = scored.scores.masked_fill(~scored.allowed, -torch.inf)
         return F.cross_entropy(scores, scored.right, reduction="sum")

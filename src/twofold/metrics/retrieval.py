@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from twofold.data.candidates import Candidate
 from twofold.data.files import Row
-from twofold.data.ranking import is_gain, warn_of_unread_columns
+from twofold.data.label_columns import warn_of_unread_columns
+from twofold.data.ranking import is_gain
 from twofold.data.ranks import metrics_of_gains
 from twofold.errors import TwofoldError
 from twofold.metrics import HIGHER, Evaluation, Report
@@ -29,7 +30,7 @@ SHOWN = 5
 class Query:
     """One query, and which texts of the corpus are relevant to it."""
 
-    text: str | list[str]
+    context: Any
     gains: Mapping[int, float]
     """Of the relevant texts, by their places in the corpus: how relevant they are, above 0."""
     place: str
@@ -41,12 +42,13 @@ def measure(evaluation: Evaluation) -> Report:
     if model.joined:
         raise TwofoldError("a cross-encoder cannot read a whole corpus for each query; judge it by rows of candidates")
     asked = _checked(model, evaluation.rows, corpus)
-    vectors = model.embed_candidates([document.text for document in corpus], evaluation.progress)
+    vectors = model.prepare_given(corpus, evaluation.progress).vectors
+    assert vectors is not None
     metrics = []
     for start in range(0, len(asked), QUERIES):
         block = asked[start : start + QUERIES]
         with torch.no_grad():
-            scores = model.head.score(model.embed_contexts([query.text for query in block]), vectors).cpu().numpy()
+            scores = model.head.score(model.embed_contexts([query.context for query in block]), vectors).cpu().numpy()
         for query, query_scores in zip(block, scores, strict=True):
             gains = np.zeros(len(corpus))
             gains[list(query.gains)] = list(query.gains.values())
@@ -65,15 +67,16 @@ def _checked(model: Ranker, queries: Sequence[Row], corpus: Sequence[Candidate])
             raise TwofoldError(f"the corpus has an id that stands twice; ids must be unique: {twice}")
     asked, unknown = [], []
     for row in queries:
-        text = row.text("text") if "text" in row.values else model.reader.turns(row)
+        contexts = [row.text("text")] if "text" in row.values else model.reader.asked(row)
         gains = _relevant_gains(row)
         unknown += [(row.place, id) for id in gains if id not in places]
-        asked.append(Query(text, {places[id]: gain for id, gain in gains.items() if id in places}, row.place))
+        relevant = {places[id]: gain for id, gain in gains.items() if id in places}
+        asked += [Query(context, relevant, row.place) for context in contexts]
     if unknown:
         ids = list(dict.fromkeys(id for _, id in unknown))
         more = f"; {len(ids):,} ids are not: {_some(ids)}" if len(ids) > 1 else ""
         raise TwofoldError(f"{unknown[0][0]}: '{ids[0]}' is relevant here but not an id of the corpus{more}")
-    read = ("text",) if "text" in queries[0].values else (model.reader.context, model.reader.preface)
+    read = ("text",) if "text" in queries[0].values else model.reader.columns
     warn_of_unread_columns(queries, read, "query")
     warn_of_unread_columns([Row(document.place, document.fields) for document in corpus], (), "document")
     if empty := [str(document.id) for document in corpus if not document.text.strip()]:

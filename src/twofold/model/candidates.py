@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from twofold.data.candidates import Text, as_context
+from twofold.data.tokenizer import Ids
 from twofold.decoders import Vectors
-from twofold.errors import TwofoldError, as_list, check_text, kind_of_value
+from twofold.errors import TwofoldError, as_list, check_text
+from twofold.inputs import Input
 from twofold.results import Hits
 
 if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
-
-Text = str | list[str]
-"""A text, or the turns of a dialogue, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Candidates:
     """Texts to choose from, with what a ranker keeps of them."""
 
     texts: Sequence[str]
+    """The texts themselves, or the names of images."""
     ids: Sequence[Any]
     vectors: Vectors | None
     """None for a cross-encoder that adds to no other's score: it keeps nothing."""
@@ -64,24 +65,6 @@ def cascade(
     return Hits(kept, exact, (time.perf_counter() - start) * 1000)
 
 
-def as_context(context: Any, name: str) -> Text:
-    """A text, or the list of turns of a dialogue."""
-    if isinstance(context, str):
-        check_text(context, name)
-        return context
-    if not isinstance(context, Iterable):
-        raise TwofoldError(f"{name}: {kind_of_value(context)}; give a text, or a list of turns")
-    turns = as_list(context, name)
-    for number, turn in enumerate(turns, start=1):
-        check_text(turn, f"{name}: turn {number}")
-    return turns
-
-
-def as_contexts(contexts: Any) -> list[Text]:
-    """Contexts that are read together; a text alone is refused."""
-    return [as_context(context, f"contexts[{number}]") for number, context in enumerate(as_list(contexts, "contexts"))]
-
-
 def as_pairs(pairs: Any) -> list[tuple[Text, str]]:
     """Pairs of a context and a candidate, at least one."""
     given = []
@@ -112,6 +95,13 @@ def different(texts: Sequence[Text]) -> tuple[list[Text], list[int]]:
     keys = [text if isinstance(text, str) else tuple(text) for text in texts]
     places = [numbers.setdefault(key, len(numbers)) for key in keys]
     return [key if isinstance(key, str) else list(key) for key in numbers], places
+
+
+def encoded_once(side: Input[Any], texts: Sequence[Text]) -> list[Ids]:
+    """The ids of each text; one that comes again, as a context does with every candidate, is cut into tokens once."""
+    once, places = different(texts)
+    ids = side.items_of(once)
+    return [ids[place] for place in places]
 
 
 def best(scores: np.ndarray[Any, Any], k: int) -> list[int]:

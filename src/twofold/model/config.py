@@ -67,12 +67,19 @@ class ModelConfig:
 
     def tokenizers(self) -> tuple[str, ...]:
         """The names of the tokenizers it needs, that of the input first."""
-        writing = tuple(name for name, task in self.tasks.items() if task.output.writes_text)
+        writing = tuple(name for name, task in self.tasks.items() if task.output.tokenized(self.input))
         return writing if self.input.tokenizer_settings() is None else (INPUT, *writing)
 
     def needs(self) -> frozenset[str]:
         """The fields of `Hidden` that some decoder reads."""
         return frozenset().union(*(task.decoder.needs() for task in self.tasks.values()))
+
+    def reversed(self) -> ModelConfig:
+        """That of the ranker that finds contexts for candidates."""
+        task, other = self.tasks[MAIN], self.candidate_encoder
+        input, output = cast(RankingOutput, task.output).reversed(self.input)
+        swapped = replace(self, encoder=other or self.encoder, candidate_encoder=other and self.encoder)
+        return replace(swapped, input=input, tasks={MAIN: replace(task, output=output)})
 
     def check(self) -> None:
         """Refuse parts that do not fit, naming what is needed, what is given and what would do."""
@@ -125,6 +132,8 @@ class ModelConfig:
             raise TwofoldError(f"candidate_encoder: the decoder '{kind_of(decoder)}' reads both sides as one text")
         if any(loss.needs_teacher for loss in self.losses) and decoder.joined:
             raise TwofoldError("a teacher's scores are for decoders that read both sides apart, bi and poly")
+        if decoder.joined and output.candidate.gives is not self.input.gives:
+            raise TwofoldError(f"the decoder '{kind_of(decoder)}' reads both sides as one text; take bi, poly or late")
         other = self.candidate_encoder or self.encoder
         try:
             check_reading(output.candidate, other)

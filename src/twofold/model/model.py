@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from twofold.config import kind_of
-from twofold.data.batches import Moment, Plan
-from twofold.data.cache import Cache, Field
+from twofold.data.cache import Field
 from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
-from twofold.inputs import INPUT, BatchSizes, Input
+from twofold.inputs import INPUT, Input
 from twofold.model import predicting, saved
+from twofold.model.batches import BatchRows
 from twofold.model.config import ModelConfig
-from twofold.outputs import BatchRows, Output
+from twofold.outputs import Output
 from twofold.types import Batch, Decoder, Encoder, Example, Hidden, Loss, Vocabulary
 
 LEARN_ROWS = 64
@@ -235,40 +233,6 @@ class Model(nn.Module):
     answers = predicting.answers
     stream = predicting.stream
     attention = predicting.attention
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Which rows of a cache to learn from, and how to cut them into batches."""
-
-    cache: Cache
-    rows: NDArray[np.int64]
-    input: Input[Any]
-    outputs: Sequence[Output[Any]]
-    sizes: BatchSizes
-
-    def plan(self, epoch: int) -> Plan:
-        """The batches of an epoch, the same whenever asked."""
-        for output in self.outputs:
-            if output.whole:
-                return output.plan(self.rows, self.sizes, epoch)
-        written = [output.lengths(self.cache) for output in self.outputs if output.counted]
-        return self.input.plan(self.cache, self.rows, written, self.sizes, epoch)
-
-    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Batch | None:
-        """The share of one process in a batch as tensors; none where there are more processes than rows."""
-        for output in self.outputs:
-            if output.whole:
-                return output.whole_batch(self.cache, rows, moment, self.sizes)
-        # Each batch is shared by the processes, so that their number changes nothing but the time.
-        numbers: list[int] = rows[moment.rank :: moment.world].tolist()
-        if not numbers:
-            return None
-        items = [self.input.cached(self.cache, row) for row in numbers]
-        values = {output.name: [output.cached(self.cache, row) for row in numbers] for output in self.outputs}
-        draws = [np.random.default_rng([self.sizes.seed, moment.epoch, row]) for row in numbers]
-        other = lambda draw: self.input.cached(self.cache, int(self.rows[draw.integers(len(self.rows))]))  # noqa: E731
-        return BatchRows(items, values, draws, other).batch(self.input, self.outputs, moment.progress, True)
 
 
 def as_rows(examples: Sequence[Example]) -> list[Row]:

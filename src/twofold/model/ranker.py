@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from twofold.config import kind_of
-from twofold.data.batches import Moment
-from twofold.data.cache import Cache, Field
-from twofold.data.candidates import given_candidates
-from twofold.data.files import Row
-from twofold.data.ranking import RankingReader
-from twofold.data.tokenizer import Ids, TextTokenizer
+from twofold.data.cache import Field
+from twofold.data.candidates import Candidate, Text, with_ids
+from twofold.data.files import Row, Sources
+from twofold.data.ranking import AUTO, RankingReader
+from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
-from twofold.errors import TwofoldError, as_texts
-from twofold.inputs import INPUT, BatchSizes, Unread
+from twofold.errors import TwofoldError, as_list
+from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
 from twofold.model import saved
-from twofold.model.candidates import Candidates, Text, as_context, as_contexts, as_k, as_pairs, best, different
+from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
 from twofold.model.config import MAIN, ModelConfig, check_widths
 from twofold.model.model import Model, as_rows
 from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Represented, Side, finite, keep_items
-from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget
+from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
 from twofold.progress import Report
 from twofold.results import Hit, Hits
 from twofold.types import Batch, Encoder, Example, Loss, Vocabulary
@@ -48,6 +46,8 @@ class Ranker(Model):
         super().__init__(config, tokenizers)
         decoder: Any = config.tasks[MAIN].decoder
         self.output_scale: float = decoder.output_scale
+        self.symmetric = any(loss.is_symmetric() for loss in config.losses)
+        """Whether a loss compares right candidates with all contexts as well."""
         if config.two_towers and not self.reads_alone:
             raise TwofoldError(f"two_towers: the decoder '{kind_of(decoder)}' reads both sides as one text")
         if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
@@ -68,12 +68,12 @@ class Ranker(Model):
         return cast(RankingOutput, self.outputs[MAIN])
 
     @property
-    def contexts(self) -> TextInput:
+    def contexts(self) -> Input[Any]:
         """How contexts are read."""
         return self.output.context
 
     @property
-    def candidates(self) -> TextInput:
+    def candidates(self) -> Input[Any]:
         """How candidates are read."""
         return self.output.candidate
 
@@ -90,14 +90,17 @@ class Ranker(Model):
     def pair(self) -> PairInput:
         """How a context and a candidate are read as one text."""
         frame = self.tokenizer.frame
+        context, candidate = cast(TextInput, self.contexts), cast(TextInput, self.candidates)
         # As long as both in one frame, with what stands between them.
-        limit = self.contexts.config.max_tokens + self.candidates.config.max_tokens - len(frame) + len(frame.between)
-        return PairInput(self.contexts.config, self.contexts.text, self.candidates.text, frame, limit)
+        limit = context.limit + candidate.limit - len(frame) + len(frame.between)
+        return PairInput(context.config, context.text, candidate.text, frame, limit)
 
     def reading_vocabulary(self) -> Vocabulary:
         if self.joined:
             return self.pair.vocabulary
-        longest = max(self.contexts.config.max_tokens, self.candidates.config.max_tokens)
+        longest = (
+            self.contexts.limit if self.config.candidate_encoder else max(self.contexts.limit, self.candidates.limit)
+        )
         return replace(self.contexts.vocabulary, limit=longest)
 
     def encoders(self) -> list[Encoder]:
@@ -152,11 +155,15 @@ class Ranker(Model):
     def columns(self) -> dict[str, Field]:
         return self.output.columns()
 
+    def read(self, where: Sources, folder: str | None = None, form: str = AUTO) -> Iterator[Row]:
+        reader, output = replace(self.reader, form=form), self.output.config.in_folder(folder)
+        rows = reader.read_as_given(where) if form != AUTO else self.config.input.in_folder(folder).rows(where)
+        return output.name_files(rows, where)
+
     def batch(self, examples: Sequence[Example], targets: bool = True, negatives: int = 15) -> Batch:
         """Examples as one batch, whose responses are each other's negatives; `negatives` is for cross-encoders."""
-        cache = Cache.in_memory([self.reader.row(row) for row in as_rows(examples)], self.columns())
         sizes = BatchSizes(0, len(examples), 0, negatives if self.joined else None)
-        return self.output.whole_batch(cache, np.arange(len(examples)), Moment(), sizes)
+        return self.output.batch_at_hand(as_rows(examples), sizes)
 
     def target_of(self, batch: Batch) -> RankingTarget:
         """Which candidates of a batch are right."""
@@ -166,7 +173,7 @@ class Ranker(Model):
         return {MAIN: len(batch)}
 
     def tokens(self, batch: Batch) -> int:
-        lengths = cast(Unread[Ids], batch.inputs[CANDIDATE]).lengths()
+        lengths = cast(Unread, batch.inputs[CANDIDATE]).lengths()
         return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).own)
 
     def represent(self, batch: Batch) -> Represented:
@@ -184,7 +191,7 @@ class Ranker(Model):
 
     # --- ranking ---
 
-    def rank(self, context: Text, candidates: Iterable[str | Example] | Candidates, k: int = 10) -> Hits:
+    def rank(self, context: Any, candidates: Iterable[Any] | Candidates, k: int = 10) -> Hits:
         """The k best candidates for a context, equal ones in their order; all candidates are scored."""
         start = time.perf_counter()
         chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
@@ -197,37 +204,51 @@ class Ranker(Model):
         return Hits(hits, True, (time.perf_counter() - start) * 1000)
 
     def prepare(
-        self, texts: Iterable[str | Example], ids: Iterable[Any] | None = None, report: Report | None = None
+        self, texts: Iterable[Any], ids: Iterable[Any] | None = None, report: Report | None = None
     ) -> Candidates:
         """Candidates with their vectors, computed once for many contexts: texts, or rows with `text` and `id`.
 
-        Without an id of its own each has its place in the list, from 0.
+        Without an id of its own each has its place in the list, from 0. Where candidates are images, they take the
+        place of the texts: paths, Pillow images or arrays, or rows with `image` and `id`.
         """
-        given = given_candidates(texts, ids)
-        chosen = [candidate.text for candidate in given]
-        vectors = self.embed_candidates(chosen, report) if chosen and self.reads_alone else None
-        return Candidates(chosen, [candidate.id for candidate in given], vectors)
+        given = with_ids(list(self.candidates.candidates(as_list(texts, "texts"))), ids)
+        return self.prepare_given(given, report)
 
-    def embed_candidates(self, texts: Iterable[str], report: Report | None = None) -> Vectors:
+    def prepare_given(self, given: Sequence[Candidate], report: Report | None = None) -> Candidates:
+        """Candidates that were read, with their vectors."""
+        texts = [candidate.text for candidate in given]
+        vectors = None
+        if given and self.reads_alone:
+            items = self.candidates.items_of([candidate.read for candidate in given])
+            vectors = self.keep_candidates(items, report)
+        return Candidates(texts, [candidate.id for candidate in given], vectors)
+
+    def embed_candidates(self, texts: Iterable[Any], report: Report | None = None) -> Vectors:
         """What is kept of each candidate."""
-        return self.keep_candidates(self.candidates.text.encode_texts(as_texts(texts, "texts")).ids, report)
+        given = list(self.candidates.candidates(as_list(texts, "texts")))
+        return self.keep_candidates(self.candidates.items_of([candidate.read for candidate in given]), report)
 
-    def embed_contexts(self, contexts: Iterable[Text], report: Report | None = None) -> Vectors:
+    def embed_contexts(self, contexts: Iterable[Any], report: Report | None = None) -> Vectors:
         """What is kept of each context."""
-        return self.keep_contexts(self.contexts.text.encode_texts(as_contexts(contexts)).ids, report)
+        return self.keep_contexts(self.contexts.items_of(self.as_contexts(contexts)), report)
 
-    def keep_candidates(self, items: Sequence[Ids], report: Report | None = None) -> Vectors:
-        """What is kept of candidates whose ids are known."""
+    def keep_candidates(self, items: Sequence[Any], report: Report | None = None) -> Vectors:
+        """What is kept of candidates that are items of their input."""
         return keep_items(self, CANDIDATES, items, report)
 
-    def keep_contexts(self, items: Sequence[Ids], report: Report | None = None) -> Vectors:
-        """What is kept of contexts whose ids are known."""
+    def keep_contexts(self, items: Sequence[Any], report: Report | None = None) -> Vectors:
+        """What is kept of contexts that are items of their input."""
         return keep_items(self, CONTEXTS, items, report)
 
+    def as_contexts(self, contexts: Any) -> list[Any]:
+        """Contexts that are read together; a text alone is refused."""
+        given = enumerate(as_list(contexts, "contexts"))
+        return [self.contexts.accepted(context, f"contexts[{number}]") for number, context in given]
+
     @torch.no_grad()
-    def score(self, contexts: Iterable[Text], candidates: Iterable[str | Example] | Candidates) -> Tensor:
+    def score(self, contexts: Iterable[Any], candidates: Iterable[Any] | Candidates) -> Tensor:
         """(contexts, candidates)"""
-        asked = as_contexts(contexts)
+        asked = self.as_contexts(contexts)
         chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
         if not asked or not len(chosen):
             raise TwofoldError(f"there are no {'candidates' if asked else 'contexts'} to score; give at least one")
@@ -249,14 +270,23 @@ class Ranker(Model):
         joint = self._joint_pairs(pairs, report)
         return finite("scores", joint + self._compare_pairs(pairs) if self.reads_alone else joint)
 
-    def check_context(self, context: Text) -> Text:
+    def check_context(self, context: Any) -> Any:
         """A context with something in it."""
-        return Row("the context", {"context": as_context(context, "the context")}).text("context")
+        return self.contexts.accepted(context, "the context", filled=True)
+
+    def reversed(self) -> Ranker:
+        """The ranker that finds contexts for candidates, with the same weights."""
+        swapped = self.config.reversed()
+        twin = Ranker(swapped, dict(zip(swapped.tokenizers(), self.tokenizers.values(), strict=True)))
+        twin.decoders[MAIN] = self.head.reversed()
+        twin.encoder = self.candidate_encoder
+        twin.candidate_tower = None if self.candidate_tower is None else self.encoder
+        return twin.to(self.device).train(self.training)
 
     def _joint_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """What both say as one text: (pairs,)."""
-        first = _encoded_once(self.contexts, [context for context, _ in pairs])
-        second = _encoded_once(self.candidates, [text for _, text in pairs])
+        first = encoded_once(self.contexts, [context for context, _ in pairs])
+        second = encoded_once(self.candidates, [text for _, text in pairs])
         return keep_items(self, PAIRS, list(zip(first, second, strict=True)), report).vectors
 
     def _compare_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
@@ -266,10 +296,3 @@ class Ranker(Model):
         contexts, vectors = self.embed_contexts(asked, report), self.embed_candidates(list(place))
         places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
         return torch.stack([self.head.score(contexts[c : c + 1], vectors[t : t + 1])[0, 0] for c, t in places])
-
-
-def _encoded_once(side: TextInput, texts: Sequence[Text]) -> list[Ids]:
-    """The ids of each text; one that comes again, as a context does with every candidate, is cut into tokens once."""
-    once, places = different(texts)
-    ids = side.text.encode_texts(once).ids
-    return [ids[place] for place in places]

@@ -12,13 +12,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from twofold.data.batches import by_length
 from twofold.decoders import Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.inputs import INPUT, Input, Unread
+from twofold.inputs import INPUT, Input
 from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
-from twofold.outputs.ranking import CANDIDATE, RankingTarget
+from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
 from twofold.progress import Report
 from twofold.types import Batch, Encoder, Hidden, Loss
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
 """What of a batch is read: each side alone, or contexts and candidates as one text."""
+Seeds = Sequence[Sequence[int]] | None
 CHUNK_TOKENS = 1024
 """Rows × longest that are read at a time, unless a training says."""
 
@@ -41,10 +41,29 @@ class Side:
     keep: Callable[[Hidden], Vectors]
     """What the decoder keeps of it: vectors, and which of them are there."""
 
-    def represent(self, items: Sequence[Any], device: torch.device) -> Vectors:
-        """What the decoder keeps of some items, read together."""
-        read = self.input.batch(items).to(device)
+    def represent(self, items: Sequence[Any], seeds: Seeds, device: torch.device) -> Vectors:
+        """What the decoder keeps of some items, read together; `seeds` are those of what is random about each."""
+        draws = None if seeds is None else [np.random.default_rng(seed) for seed in seeds]
+        read = self.input.batch(items, draws).to(device)
         return self.keep(read.encode(self.encoder, Batch({INPUT: read})))
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What the decoder keeps of the batches of all processes."""
+
+    candidates: Vectors
+    contexts: Vectors | None
+    """Where a loss compares candidates with all contexts as well."""
+
+    @property
+    def sides(self) -> list[Vectors]:
+        """All that is kept."""
+        return [self.candidates] if self.contexts is None else [self.candidates, self.contexts]
+
+    def detached(self) -> Gathered:
+        """The same values, from which gradients go no further."""
+        return Gathered(detached(self.candidates), None if self.contexts is None else detached(self.contexts))
 
 
 @dataclass(frozen=True)
@@ -58,15 +77,18 @@ class Represented:
         """The same values, from which gradients go no further."""
         return Represented({what: detached(kept) for what, kept in self.kept.items()})
 
-    def gathered(self, target: RankingTarget) -> Vectors | None:
-        """The candidates of all processes; none where each context is read with its own."""
-        return None if PAIRS in self.kept else gather(self.kept[CANDIDATES], target.sizes)
+    def gathered(self, target: RankingTarget, symmetric: bool) -> Gathered | None:
+        """The candidates of all processes, and their contexts; none where each context is read with its own."""
+        if PAIRS in self.kept:
+            return None
+        contexts = gather(self.kept[CONTEXTS], target.context_sizes) if symmetric else None
+        return Gathered(gather(self.kept[CANDIDATES], target.sizes), contexts)
 
     def loss(self, model: Ranker, target: RankingTarget) -> Loss:
         """The loss of a whole batch at once."""
-        candidates = self.gathered(target)
-        blocks = context_blocks(self, candidates, target)
-        sums = [block_loss(model, self, candidates, target, start, stop) for start, stop in blocks]
+        gathered = self.gathered(target, model.symmetric)
+        blocks = context_blocks(self, gathered, target)
+        sums = [block_loss(model, self, gathered, target, start, stop) for start, stop in blocks]
         return Loss(torch.stack(sums).sum(), len(target.tokens))
 
 
@@ -83,27 +105,32 @@ class Chunks:
 
     def __init__(self, model: Ranker, batch: Batch, tokens: int = CHUNK_TOKENS) -> None:
         self.model, target = model, model.target_of(batch)
-        contexts, candidates = (cast(Unread[Any], batch.inputs[name]).items for name in (INPUT, CANDIDATE))
+        contexts, candidates = (cast(Unread, batch.inputs[name]) for name in (INPUT, CANDIDATE))
         self.items: dict[str, Sequence[Any]] = {}
+        self.seeds: dict[str, Seeds] = {PAIRS: None}
         if model.reads_alone:
             read = np.unique(target.asked) if model.joined else target.own
-            self.items = {CONTEXTS: contexts, CANDIDATES: [candidates[number] for number in read]}
+            self.items = {CONTEXTS: contexts.items, CANDIDATES: [candidates.items[number] for number in read]}
+            theirs = candidates.seeds and [candidates.seeds[number] for number in read]
+            self.seeds |= {CONTEXTS: contexts.seeds, CANDIDATES: theirs}
         if model.joined:
-            rows = zip(contexts, target.asked, strict=True)
-            self.items[PAIRS] = [(context, candidates[number]) for context, asked in rows for number in asked]
+            rows = zip(contexts.items, target.asked, strict=True)
+            self.items[PAIRS] = [(context, candidates.items[number]) for context, asked in rows for number in asked]
         self.chunks: list[Chunk] = []
         self.tokens = 0
         """Tokens that are read, padding included."""
         for what, items in self.items.items():
             lengths = list(map(model.side(what).input.length, items))
-            for numbers in by_length(lengths, tokens):
+            for numbers in model.side(what).input.groups(items, tokens):
                 self.chunks.append(Chunk(what, numbers))
                 self.tokens += len(numbers) * max(lengths[number] for number in numbers)
 
     def represent(self, chunk: Chunk) -> Vectors:
         """What the decoder keeps of a chunk."""
-        items = [self.items[chunk.what][number] for number in chunk.numbers]
-        return self.model.side(chunk.what).represent(items, self.model.device)
+        items, seeds = self.items[chunk.what], self.seeds[chunk.what]
+        chosen = seeds and [seeds[number] for number in chunk.numbers]
+        side = self.model.side(chunk.what)
+        return side.represent([items[number] for number in chunk.numbers], chosen, self.model.device)
 
     def represent_all(self, seeds: Sequence[int] | None = None) -> Represented:
         """All chunks; with `seeds`, each draws its dropout from a seed of its own, to be replayed."""
@@ -158,15 +185,19 @@ def keep_items(model: Ranker, what: str, items: Sequence[Any], report: Report | 
     vectors: Tensor | None = None
     mask: Tensor | None = None
     with model.evaluating(), model.autocast():
-        for numbers in by_length(list(map(side.input.length, items)), CHUNK_TOKENS):
-            kept = side.represent([items[number] for number in numbers], model.device)
-            if vectors is None:  # the longest are read first, so that nothing else has more vectors
+        for numbers in side.input.groups(items, CHUNK_TOKENS):
+            kept = side.represent([items[number] for number in numbers], None, model.device)
+            if vectors is None:
                 vectors = kept.vectors.float().new_zeros(len(items), *kept.vectors.shape[1:])
                 mask = None if kept.mask is None else kept.mask.new_zeros(len(items), kept.mask.shape[1])
             if mask is None:
                 vectors[numbers] = kept.vectors.float()
             else:
-                kept = padded(kept, mask.shape[1])
+                # The longest texts are read first; of images a later one may have more vectors.
+                longest = max(mask.shape[1], kept.vectors.shape[1])
+                wide, kept = padded(Vectors(vectors, mask), longest), padded(kept, longest)
+                vectors, mask = wide.vectors, wide.mask
+                assert mask is not None
                 assert kept.mask is not None
                 vectors[numbers], mask[numbers] = kept.vectors.float(), kept.mask
             done += len(numbers)
@@ -186,26 +217,40 @@ def finite(what: str, values: Tensor) -> Tensor:
 
 
 def context_blocks(
-    represented: Represented, candidates: Vectors | None, target: RankingTarget
+    represented: Represented, gathered: Gathered | None, target: RankingTarget
 ) -> Iterator[tuple[int, int]]:
     """Contexts whose dot products with all candidates are held at a time."""
     rows = size = len(target.tokens)
-    if candidates is not None:
-        size = max(1, BLOCK // (represented.kept[CONTEXTS].vectors.shape[1] * candidates.vectors[..., 0].numel()))
+    if gathered is not None:
+        numbers = gathered.candidates.vectors[..., 0].numel()
+        size = max(1, BLOCK // (represented.kept[CONTEXTS].vectors.shape[1] * numbers))
     for start in range(0, rows, size):
         yield start, min(rows, start + size)
 
 
 def block_loss(
-    model: Ranker, represented: Represented, candidates: Vectors | None, target: RankingTarget, start: int, stop: int
+    model: Ranker, represented: Represented, gathered: Gathered | None, target: RankingTarget, start: int, stop: int
 ) -> Tensor:
     """The sum of the losses of some contexts."""
-    if candidates is None:
+    back = None
+    if gathered is None:
         scored = _pairs_scored(model, represented, target)
     else:
-        scores = model.head.score(represented.kept[CONTEXTS][start:stop], candidates).float()
+        scores = model.head.score(represented.kept[CONTEXTS][start:stop], gathered.candidates).float()
         scored = _scored(model, scores, target, start, stop)
-    return torch.stack([loss.sum(scored) * loss.weight for loss in model.config.losses]).sum()
+        back = _scored_back(model, gathered, target, start, stop)
+    return torch.stack([loss.both_ways(scored, back) * loss.weight for loss in model.config.losses]).sum()
+
+
+def _scored_back(model: Ranker, gathered: Gathered, target: RankingTarget, start: int, stop: int) -> ScoredRows | None:
+    """The right candidates of some contexts, each among the contexts of all processes."""
+    if gathered.contexts is None or target.allowed_contexts is None:
+        return None
+    right = gathered.candidates[target.tokens[start:stop]]
+    scores = model.head.score(gathered.contexts, right).float().T * model.output_scale  # (candidates, contexts)
+    first = sum(target.context_sizes[: target.rank])
+    own = torch.arange(first + start, first + stop, device=scores.device)
+    return ScoredRows(scores, own, target.allowed_contexts[start:stop].to(scores.device), [], [])
 
 
 def _scored(model: Ranker, scores: Tensor, target: RankingTarget, start: int, stop: int) -> ScoredRows:

@@ -89,7 +89,8 @@ def save_pretrained(model: Model, folder: str | Path) -> None:
 
 def _settings(config: ModelConfig, place: Callable[[Path], str]) -> Any:
     """What is kept of the settings; each part that is a user's own file is called what `place` makes of it."""
-    kept = replace(config, input=config.input.in_folder(None))  # a folder of this machine
+    tasks = {name: replace(task, output=task.output.in_folder(None)) for name, task in config.tasks.items()}
+    kept = replace(config, input=config.input.in_folder(None), tasks=tasks)  # without folders of this machine
     return _renamed(unstructure(kept), lambda kind: place(Path(kind)) if kind.endswith(FILE) else kind)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from twofold.config import Part, Role, kind_of
 from twofold.data.batches import Draw, Moment, Plan
 from twofold.data.cache import Cache, Encoded, Field
-from twofold.data.files import Row
+from twofold.data.files import DataFile, Row, Sources
 from twofold.data.tokenizer import Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
+from twofold.inputs import BatchSizes, Input, InputConfig
 from twofold.results import Mask, Prediction
 from twofold.types import Batch, HiddenSpec, InputBatch, OutputSpec, Target
 
@@ -98,12 +98,40 @@ class OutputConfig(Part):
         """The texts of a row that a tokenizer is trained on."""
         return ()
 
+    def input_texts(self, row: Row, input: InputConfig) -> Iterable[str]:
+        """The texts of a row that the tokenizer of its input is trained on."""
+        return input.row_texts(row)
+
     def check_batch_rows(self, rows: int | None) -> None:
         """Refuse batches that cannot be made."""
 
     def tokenizer_settings(self) -> TokenizerConfig | None:
         """How to train a tokenizer of its own, where it writes texts and does not share the input's."""
         return None
+
+    def tokenized(self, input: InputConfig) -> bool:
+        """Whether it needs a tokenizer under its own name."""
+        return self.writes_text
+
+    def name_files(self, rows: Iterable[Row], where: Sources) -> Iterator[Row]:
+        """The same rows, in which names become the files that it reads itself."""
+        return iter(rows)
+
+    def in_folder(self, folder: str | None) -> Self:
+        """The same, whose rows name files in a folder; without one, in the folder of their table."""
+        return self
+
+    def reads_files(self, input: InputConfig) -> bool:
+        """Whether what it is told from, or reads itself, lies in files that rows name."""
+        return bool(input.endings)
+
+    def content(self, where: Sources) -> str:
+        """A hash of the files that it reads itself."""
+        return ""
+
+    def files(self, where: Sources, setting: str) -> dict[str, DataFile]:
+        """The files that it reads itself, by the settings that name them."""
+        return {}
 
     def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
         """The same with what must be found in the training rows: the names of labels, the mean of numbers."""
@@ -257,26 +285,3 @@ def counted_numbers(values: Sequence[Ids]) -> Target:
     """(rows, numbers): as many numbers of each row, all of which count."""
     numbers = torch.from_numpy(np.stack([np.asarray(value) for value in values]))
     return Target(numbers.float(), torch.ones_like(numbers, dtype=torch.bool))
-
-
-@dataclass(frozen=True)
-class BatchRows:
-    """The rows of a batch as items and right answers, and what is random about them."""
-
-    items: Sequence[Any]
-    values: Mapping[str, Sequence[Any]]
-    """For each output, by its name, the right answers."""
-    draws: Sequence[Draw]
-    """All that is random about a row comes from its own."""
-    other: Callable[[Draw], Any]
-    """Draws the item of any row."""
-
-    def batch(self, input: Input[Any], outputs: Iterable[Output[Any]], progress: float, training: bool) -> Batch:
-        """The rows as tensors; in `training` in the random form that is learned from."""
-        items, values, outputs = self.items, dict(self.values), list(outputs)
-        for output in outputs:
-            items, values[output.name] = output.change(items, values[output.name], self.draws, self.other)
-        batch = Batch({INPUT: input.batch(items, self.draws if training else None)}, {}, progress)
-        for output in outputs:
-            batch = output.add_target(batch, values[output.name], self.draws, training)
-        return batch

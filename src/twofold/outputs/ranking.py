@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from twofold.data.batches import Moment, Plan, plan_evenly
 from twofold.data.cache import Cache, Field
 from twofold.data.columns import check_limit
-from twofold.data.files import Row
+from twofold.data.files import DataFile, Row, Sources
 from twofold.data.ranking import AUTO, RankingReader
-from twofold.data.ranking_batches import ranking_columns, ranking_rows
-from twofold.data.tokenizer import TextTokenizer
+from twofold.data.ranking_batches import RankingRows, ranking_rows
+from twofold.data.ranking_columns import cached_items, number_columns, ranking_columns
+from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, BatchSizes, Input, InputConfig, Unread
+from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
 from twofold.inputs.text import Config as TextConfig
-from twofold.inputs.text import TextInput, Tokens
 from twofold.outputs import Output, OutputConfig
 from twofold.results import CandidateScores
 from twofold.types import Batch, HiddenSpec, InputBatch, Target
@@ -38,7 +39,6 @@ class Config(OutputConfig):
     takes: ClassVar[type] = CandidateScores
     input: ClassVar[str | None] = "text"
     input_settings: ClassVar[Mapping[str, Any]] = {"column": "context", "max_tokens": 100, "keep": "tail"}
-    reads: ClassVar[type[InputBatch]] = Tokens
     joins: ClassVar[bool] = False
     training: ClassVar[Mapping[str, Any]] = {
         "epochs": 3,
@@ -56,13 +56,17 @@ class Config(OutputConfig):
 
     candidate: InputConfig = field(default_factory=lambda: TextConfig(column="response", max_tokens=50))
     """How candidates are read; their column holds the right response, or a list of right ones."""
+    contexts: tuple[str, ...] = ()
+    """The columns of contexts where a row has several, such as captions of an image: each is learned from in turn."""
+    responses: tuple[str, ...] = ()
+    """The columns of right candidates where a row has several: each is learned from in turn."""
 
     def __post_init__(self) -> None:
         for name, limit in self.candidate.limits().items():
             check_limit(f"candidate.{name}", limit, LEAST)
 
     def columns(self) -> tuple[str, ...]:
-        return self.candidate.columns()
+        return self.responses or self.candidate.columns()
 
     def required(self, row: Row) -> dict[str, tuple[str, ...]]:
         given = row.values.get("candidates") is not None
@@ -70,8 +74,12 @@ class Config(OutputConfig):
 
     def reader(self, input: InputConfig, form: str = AUTO) -> RankingReader:
         """Reads rows of a context and its candidates."""
-        assert isinstance(input, TextConfig)
-        return RankingReader(input.column, self.columns()[0], input.preface, form)
+        columns = (input.columns()[0], self.candidate.columns()[0], input.before(), form)
+        return RankingReader(*columns, self.contexts, self.responses, input.side(), self.candidate.side())
+
+    def reversed(self, input: InputConfig) -> tuple[InputConfig, Config]:
+        """The input and the output of the ranker that finds contexts for candidates."""
+        return self.candidate, replace(self, candidate=input, contexts=self.responses, responses=self.contexts)
 
     def prompts(self) -> tuple[str, ...]:
         return self.candidate.prompts()
@@ -79,8 +87,34 @@ class Config(OutputConfig):
     def row(self, row: Row, input: InputConfig) -> Row:
         return self.reader(input).row(row)
 
+    def input_texts(self, row: Row, input: InputConfig) -> Iterable[str]:
+        if not self.contexts:
+            return input.row_texts(row)
+        return [turn for context in self.reader(input).asked(row) for turn in context]
+
     def row_texts(self, row: Row) -> Iterable[str]:
-        return RankingReader(response=self.columns()[0]).right(row)
+        return RankingReader(response=self.candidate.columns()[0], responses=self.responses).right(row)
+
+    def tokenizer_settings(self) -> TokenizerConfig | None:
+        return self.candidate.tokenizer_settings()
+
+    def tokenized(self, input: InputConfig) -> bool:
+        return self.tokenizer_settings() is not None and input.tokenizer_settings() is None
+
+    def name_files(self, rows: Iterable[Row], where: Sources) -> Iterator[Row]:
+        return self.candidate.name_files(rows, where, (*self.columns(), "negatives", "candidates"))
+
+    def reads_files(self, input: InputConfig) -> bool:
+        return bool(input.endings or self.candidate.endings)
+
+    def content(self, where: Sources) -> str:
+        return self.candidate.content(where) if self.candidate.endings else ""
+
+    def in_folder(self, folder: str | None) -> Self:
+        return replace(self, candidate=self.candidate.in_folder(folder))
+
+    def files(self, where: Sources, setting: str) -> dict[str, DataFile]:
+        return self.candidate.files(where, setting) if self.candidate.endings else {}
 
     def check_batch_rows(self, rows: int | None) -> None:
         if not rows or rows < 2:
@@ -91,13 +125,37 @@ class Config(OutputConfig):
         for name, limit in input.limits().items():
             if limit < LEAST:
                 raise TwofoldError(f"input.{name} must be at least {LEAST}, not {limit}")
+        if input.skips() or self.candidate.skips():
+            raise TwofoldError("broken: skip does not go with ranking, whose rows hold two sides; use broken: refuse")
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> RankingOutput:
-        candidate = self.candidate.with_special_tokens(True).build(tokenizer or input.tokenizer)
-        assert isinstance(input, TextInput)
-        assert isinstance(candidate, TextInput)
-        candidate = replace(candidate, text=replace(candidate.text, place="output.candidate"))
+        candidate = (
+            self.candidate.with_special_tokens(True).build(tokenizer or input.tokenizer).placed("output.candidate")
+        )
         return RankingOutput(name, self, candidate.vocabulary, input, candidate)
+
+
+@dataclass(frozen=True)
+class Unread(InputBatch):
+    """Items that become tensors when they are read, in chunks of like length."""
+
+    input: Input[Any]
+    items: Sequence[Any]
+    seeds: Sequence[Sequence[int]] | None = None
+    """What is random about how each is read; without seeds all are read as they are."""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def to(self, device: torch.device) -> Self:
+        return self
+
+    def count(self) -> int:
+        return sum(self.lengths())
+
+    def lengths(self) -> list[int]:
+        """How many tokens each item has."""
+        return [self.input.length(item) for item in self.items]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +173,10 @@ class RankingTarget(Target):
     """How many of the candidates are whose, process by process."""
     rank: int
     """The number of this process."""
+    allowed_contexts: Tensor | None = None
+    """(contexts, contexts of all processes): which contexts may be wrong for each context's right candidate."""
+    context_sizes: list[int] = field(default_factory=list)
+    """How many of the contexts are whose, process by process."""
 
     @property
     def own(self) -> range:
@@ -134,8 +196,8 @@ class RankingOutput(Output[None]):
     """Right answers of a row depend on all rows of its batch: the responses of the others are its negatives."""
 
     config: Config
-    context: TextInput
-    candidate: TextInput
+    context: Input[Any]
+    candidate: Input[Any]
     metrics: ClassVar[tuple[str, ...]] = ("ranking",)
     whole: ClassVar[bool] = True
 
@@ -145,7 +207,7 @@ class RankingOutput(Output[None]):
         return self.config.reader(self.context.config)
 
     def columns(self) -> dict[str, Field]:
-        return ranking_columns(self.context.text, self.candidate.text, self.reader)
+        return ranking_columns(self.context, self.candidate, self.reader)
 
     def plan(self, rows: NDArray[np.int64], sizes: BatchSizes, epoch: int) -> Plan:
         """Batches drawn at random: rows of like length would make the wrong candidates look alike in length."""
@@ -153,8 +215,23 @@ class RankingOutput(Output[None]):
         return plan_evenly(rows, sizes.rows, sizes.seed, epoch)
 
     def whole_batch(self, cache: Cache, rows: NDArray[np.int64], moment: Moment, sizes: BatchSizes) -> Batch:
-        """The share of one process in a batch."""
-        share = ranking_rows(cache, rows, moment, sizes.seed, sizes.negatives)
+        items = cached_items(cache, self.context, self.candidate)
+        return self.batch(ranking_rows(cache, items, rows, moment, sizes.seed, sizes.negatives), moment.progress, True)
+
+    def batch_at_hand(self, rows: Sequence[Row], sizes: BatchSizes) -> Batch:
+        """Rows at hand as one batch, nothing of which is random."""
+        rows = [self.reader.row(row) for row in rows]
+        cache = Cache.in_memory(rows, number_columns(self.reader))
+
+        def items(name: str, row: int) -> list[Any]:
+            given = rows[row].values.get(name, [])
+            side = self.context if name in ("context", "other_contexts") else self.candidate
+            return side.items_of([given] if name in ("context", "response") else given)
+
+        return self.batch(ranking_rows(cache, items, np.arange(len(rows)), Moment(), sizes.seed, sizes.negatives))
+
+    def batch(self, share: RankingRows, progress: float = 0.0, training: bool = False) -> Batch:
+        """The share of one process in a batch; in `training` in the random form that is learned from."""
         target = RankingTarget(
             tokens=torch.from_numpy(share.right),
             mask=torch.from_numpy(share.allowed),
@@ -163,6 +240,12 @@ class RankingOutput(Output[None]):
             scores=share.scores,
             sizes=share.sizes,
             rank=share.rank,
+            allowed_contexts=torch.from_numpy(share.allowed_contexts),
+            context_sizes=share.context_sizes,
         )
-        inputs = {INPUT: Unread(self.context, share.contexts), CANDIDATE: Unread(self.candidate, share.candidates)}
-        return Batch(inputs, {self.name: target}, moment.progress)
+        seeds = (share.context_seeds, share.candidate_seeds) if training else (None, None)
+        inputs: dict[str, InputBatch] = {
+            INPUT: Unread(self.context, share.contexts, seeds[0]),
+            CANDIDATE: Unread(self.candidate, share.candidates, seeds[1]),
+        }
+        return Batch(inputs, {self.name: target}, progress)

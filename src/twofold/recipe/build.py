@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
 from twofold.data.files import Row, Sources, read_rows
-from twofold.data.ranking import AUTO, kind_of_row, warn_of_unread, warn_of_unread_rows
-from twofold.data.ranking_batches import UNREAD
+from twofold.data.label_columns import kind_of_row, warn_of_unread, warn_of_unread_columns
+from twofold.data.ranking import AUTO
+from twofold.data.ranking_columns import UNREAD
 from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, listed
 from twofold.inputs import INPUT, BatchSizes, InputConfig
 from twofold.inputs.image import NAME
 from twofold.model import Model, Ranker
+from twofold.model.batches import TrainingRows
 from twofold.model.config import within_positions
-from twofold.model.model import TrainingRows
 from twofold.model.sentences import say_left_out
 from twofold.outputs import OutputConfig
 from twofold.progress import Report, bar
@@ -81,8 +82,8 @@ def make_tokenizers(recipe: Recipe, folder: Path) -> dict[str, TextTokenizer]:
     Those that were trained before are in `folder`.
     """
     reads, brought = recipe.input.tokenizer_settings(), recipe.own_tokenizer()
-    own = {name: settings for name, task in recipe.tasks.items() if (settings := task.output.tokenizer_settings())}
-    writing = [name for name, task in recipe.tasks.items() if task.output.writes_text]
+    writing = [name for name, task in recipe.tasks.items() if task.output.tokenized(recipe.input)]
+    own = {name: settings for name in writing if (settings := recipe.tasks[name].output.tokenizer_settings())}
     shared = [name for name in writing if name not in own]
     groups = [(reads or TokenizerConfig(), [INPUT, *shared] if reads else shared)]
     groups += [(settings, [name]) for name, settings in own.items()]
@@ -109,7 +110,10 @@ def _texts(recipe: Recipe, names: list[str], report: Report) -> Iterator[str]:
     """The texts of all rows, row by row; a column that is read and written counts once."""
     read = set(recipe.input.columns()) if INPUT in names else set()
     outputs = [recipe.tasks[name].output for name in names if name != INPUT]
-    sources: list[Callable[[Row], Iterable[str]]] = [recipe.input.row_texts] if INPUT in names else []
+    first = next(iter(recipe.tasks.values())).output
+    sources: list[Callable[[Row], Iterable[str]]] = []
+    if INPUT in names:
+        sources = [lambda row: first.input_texts(row, recipe.input)]
     sources += [output.row_texts for output in outputs if not set(output.columns()) <= read]
     for number, row in enumerate(recipe.rows(), start=1):
         for texts in sources:
@@ -132,7 +136,8 @@ def cache_rows(recipe: Recipe, model: Model) -> Cache:
             yield row
 
     with bar("tokenizing", None) as report:
-        content = f"{recipe.data.form} {recipe.input.content(where)}"
+        contents = [recipe.input.content(where), *(task.output.content(where) for task in recipe.tasks.values())]
+        content = f"{recipe.data.form} {' '.join(contents)}"
         cache = Cache.of(where, model.columns(), report, read, content)
     if isinstance(model, Ranker):
         _say_unread(recipe, cache)
@@ -202,7 +207,7 @@ def _check_rows(recipe: Recipe, model: Model, rows: list[Row]) -> None:
     """Say what is wrong with rows to judge by now, not after the first epoch."""
     if isinstance(model, Ranker):
         if recipe.data.dev:  # of rows held out it was said with the rest of their file
-            warn_of_unread_rows(model.reader, rows)
+            warn_of_unread_columns(rows, model.reader.columns)
     elif rows and model.input.tokenizer is not None:  # images were looked through with their file
         with warnings.catch_warnings(action="ignore"):  # what is cut or read in windows is said when it is judged by
             items = model.input.items(rows)

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from twofold import storage
 from twofold.data.candidates import read_candidates
-from twofold.data.ranking import AUTO, RankingReader, text_key, warn_of_unread_rows
+from twofold.data.label_columns import warn_of_unread_columns
+from twofold.data.ranking import AUTO, RankingReader, text_key
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
 from twofold.model import Ranker
@@ -49,7 +50,7 @@ def _prepare_rows(recipe: Recipe, path: Path) -> None:
     reader, seed = output.reader(recipe.input, recipe.data.form), recipe.train.seed
     rows = list(reader.read_as_given(recipe.data.train))
     made = [dict(reader.row(row).values) for row in rows]
-    warn_of_unread_rows(reader, rows)  # such columns are not written
+    warn_of_unread_columns(rows, reader.columns)  # such columns are not written
     learned, _ = draw_rows(recipe.data, len(made), seed)
     if recipe.mine:
         _mine(made, learned, recipe.mine, seed, path.parent)

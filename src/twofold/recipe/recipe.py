@@ -10,12 +10,11 @@ from typing import Any, Self
 
 from twofold.config import structure, unstructure
 from twofold.data.corpora import corpus_names, read_corpus
-from twofold.data.files import Row, Sources
+from twofold.data.files import DataFile, Row, Sources
 from twofold.data.ranking import AUTO
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoderConfig
 from twofold.errors import SeveralErrors, TwofoldError, did_you_mean
-from twofold.inputs import DataFile
 from twofold.metrics import family
 from twofold.model.config import DEFAULT_LOSSES, ModelConfig
 from twofold.model.saved import CONFIG, read
@@ -151,6 +150,9 @@ class Recipe(ModelConfig):
         for name, default in {**others, "losses": DEFAULT_LOSSES}.items():
             if not self.ranks and getattr(self, name) != default:
                 raise TwofoldError(f"recipe.{name} is for decoders that rank candidates")
+        output = next(iter(self.tasks.values())).output
+        if (self.mine or self.teacher) and output.reads_files(self.input):
+            raise TwofoldError("recipe: mine and teacher are for rankers of which both sides are texts")
         if not self.losses:
             raise TwofoldError("recipe.losses: names none; leave it out, or name some: [{kind: in_batch}]")
         if self.teacher and not any(loss.needs_teacher for loss in self.losses):
@@ -184,7 +186,10 @@ class Recipe(ModelConfig):
     def read(self, where: Sources) -> Iterator[Row]:
         """Every row of a file of this recipe's data."""
         if self.data.form == AUTO:
-            return self.input.rows(where)
+            rows = self.input.rows(where)
+            for task in self.tasks.values():
+                rows = task.output.name_files(rows, where)
+            return rows
         paths = [where] if isinstance(where, str) else where
         return (row for path in paths for row in read_corpus(self.data.form, path))
 
@@ -194,7 +199,10 @@ class Recipe(ModelConfig):
         if theirs is not None and not self.start_anyway:
             return theirs
         # Weights that need not fit may belong to other tokens than those of a backbone.
-        return self.encoder.own_tokenizer() or theirs
+        reads = (
+            self.encoder if self.input.tokenizer_settings() or not self.candidate_encoder else self.candidate_encoder
+        )
+        return reads.own_tokenizer() or theirs
 
     def files(self) -> dict[str, DataFile]:
         """The files whose content decides what is learned, by the settings that name them."""
@@ -202,6 +210,8 @@ class Recipe(ModelConfig):
         for setting, where in {"data.train": self.data.train, "data.dev": self.data.dev}.items():
             if where:
                 files |= self.input.files(where, setting)
+                for task in self.tasks.values():
+                    files |= task.output.files(where, setting)
         if self.start:  # its `config.json` holds the checksums of weights and tokenizers
             folder = read(Path(self.start), allow_code=False).path
             files["start"] = DataFile(self.start, partial(sha256, folder / CONFIG))

@@ -124,8 +124,9 @@ def _output(decoder: Any, written: Content, place: str) -> Any:
     content = {"kind": _config(DecoderConfig, decoder).output, **(output or {})}
     config = _config(OutputConfig, content)
     for name, defaults in config.parts.items():
-        if isinstance(content.get(name, {}), dict):
-            content[name] = {**defaults, **content.get(name, {})}
+        given = content.get(name, {})
+        if isinstance(given, dict) and given.get("kind", defaults["kind"]) == defaults["kind"]:
+            content[name] = {**defaults, **given}
     if target is not None:
         if config is not OutputConfig and "column" not in (field.name for field in dataclasses.fields(config)):
             raise TwofoldError(f"{place}: target is short for output.column, which '{content['kind']}' does not have")

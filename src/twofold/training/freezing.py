@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, zip_longest
 
 from torch import nn
 
@@ -43,7 +43,7 @@ class Freezing:
 def levels_from_the_top(model: Model) -> list[list[nn.Parameter]]:
     """The parameters of what reads, layer by layer; a tower of its own for candidates is unfrozen with the other."""
     towers = [tower.levels()[::-1] for tower in model.encoders()]
-    return [list(chain.from_iterable(levels)) for levels in zip(*towers, strict=True)]
+    return [list(chain.from_iterable(levels)) for levels in zip_longest(*towers, fillvalue=[])]
 
 
 def refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:

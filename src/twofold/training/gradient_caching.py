@@ -7,15 +7,16 @@ the encoder chunk by chunk, each of which is read a second time with the same dr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from twofold.inputs import INPUT, Unread
+from twofold.inputs import INPUT
 from twofold.model.config import MAIN
 from twofold.model.ranker import Ranker
-from twofold.model.representation import Chunks, Represented, block_loss, context_blocks, detached
-from twofold.outputs.ranking import CANDIDATE, RankingTarget
+from twofold.model.representation import Chunks, Represented, block_loss, context_blocks
+from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
 from twofold.types import Batch, Loss
 
 
@@ -57,9 +58,9 @@ class GradientCaching:
 def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, scale: float) -> Loss:
     """Give the representations the gradients of `scale` × the loss, block of contexts by block."""
     with model.autocast():
-        gathered = cached.gathered(target)
+        gathered = cached.gathered(target, model.symmetric)
     # Every block of contexts adds to the gradient of all candidates; only their sum goes back to the other processes.
-    shared = None if gathered is None else detached(gathered)
+    shared = None if gathered is None else gathered.detached()
     total = torch.zeros((), device=model.device)
     for start, stop in context_blocks(cached, shared, target):
         with model.autocast():
@@ -67,7 +68,8 @@ def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, 
         (loss * scale).backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     if gathered is not None and shared is not None:
-        gathered.vectors.backward(shared.vectors.grad)  # type: ignore[no-untyped-call]
+        for kept, leaf in zip(gathered.sides, shared.sides, strict=True):
+            kept.vectors.backward(leaf.vectors.grad)  # type: ignore[no-untyped-call]
     return Loss(total, len(target.tokens))
 
 
@@ -89,10 +91,9 @@ def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[
 @torch.no_grad()
 def choose_hard_negatives(model: Ranker, batch: Batch) -> Batch:
     """As many wrong candidates of each context as were drawn, but those that the comparison takes for best."""
-    target, (contexts, candidates) = model.target_of(batch), (batch.inputs[name] for name in (INPUT, CANDIDATE))
+    target = model.target_of(batch)
+    contexts, candidates = (cast(Unread, batch.inputs[name]) for name in (INPUT, CANDIDATE))
     assert target.drawn is not None
-    assert isinstance(contexts, Unread)
-    assert isinstance(candidates, Unread)
     with model.evaluating():
         asked = model.keep_contexts(contexts.items)
         scores = model.head.score(asked, model.keep_candidates(candidates.items)).cpu()

@@ -18,8 +18,9 @@ from torch import nn
 from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
 from twofold.model import Model, Ranker
+from twofold.model.batches import TrainingRows
 from twofold.model.config import MAIN
-from twofold.model.model import TrainingRows, make_device
+from twofold.model.model import make_device
 from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
 from twofold.training import checkpoint, freezing, optimizer, processes

@@ -1,0 +1,73 @@
+"""Rows of a cache as batches: items and right answers, and what is random about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twofold.data.batches import Draw, Moment, Plan
+from twofold.data.cache import Cache
+from twofold.inputs import INPUT, BatchSizes, Input
+from twofold.outputs import Output
+from twofold.types import Batch
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """The rows of a batch as items and right answers, and what is random about them."""
+
+    items: Sequence[Any]
+    values: Mapping[str, Sequence[Any]]
+    """For each output, by its name, the right answers."""
+    draws: Sequence[Draw]
+    """All that is random about a row comes from its own."""
+    other: Callable[[Draw], Any]
+    """Draws the item of any row."""
+
+    def batch(self, input: Input[Any], outputs: Iterable[Output[Any]], progress: float, training: bool) -> Batch:
+        """The rows as tensors; in `training` in the random form that is learned from."""
+        items, values, outputs = self.items, dict(self.values), list(outputs)
+        for output in outputs:
+            items, values[output.name] = output.change(items, values[output.name], self.draws, self.other)
+        batch = Batch({INPUT: input.batch(items, self.draws if training else None)}, {}, progress)
+        for output in outputs:
+            batch = output.add_target(batch, values[output.name], self.draws, training)
+        return batch
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Which rows of a cache to learn from, and how to cut them into batches."""
+
+    cache: Cache
+    rows: NDArray[np.int64]
+    input: Input[Any]
+    outputs: Sequence[Output[Any]]
+    sizes: BatchSizes
+
+    def plan(self, epoch: int) -> Plan:
+        """The batches of an epoch, the same whenever asked."""
+        for output in self.outputs:
+            if output.whole:
+                return output.plan(self.rows, self.sizes, epoch)
+        written = [output.lengths(self.cache) for output in self.outputs if output.counted]
+        return self.input.plan(self.cache, self.rows, written, self.sizes, epoch)
+
+    def batch(self, rows: NDArray[np.int64], moment: Moment) -> Batch | None:
+        """The share of one process in a batch as tensors; none where there are more processes than rows."""
+        for output in self.outputs:
+            if output.whole:
+                return output.whole_batch(self.cache, rows, moment, self.sizes)
+        # Each batch is shared by the processes, so that their number changes nothing but the time.
+        numbers: list[int] = rows[moment.rank :: moment.world].tolist()
+        if not numbers:
+            return None
+        items = [self.input.cached(self.cache, row) for row in numbers]
+        values = {output.name: [output.cached(self.cache, row) for row in numbers] for output in self.outputs}
+        draws = [np.random.default_rng([self.sizes.seed, moment.epoch, row]) for row in numbers]
+        other = lambda draw: self.input.cached(self.cache, int(self.rows[draw.integers(len(self.rows))]))  # noqa: E731
+        return BatchRows(items, values, draws, other).batch(self.input, self.outputs, moment.progress, True)
