@@ -19,7 +19,7 @@ from twofold.data.columns import vocabulary_of
 from twofold.data.files import Row, Sources, fingerprint, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.types import InputBatch, Vocabulary
+from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
 
 Item = TypeVar("Item")
 """What an input type makes of one row: token ids, an image, ..."""
@@ -229,7 +229,12 @@ class Input(Generic[Item]):
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens that are read."""
-        return vocabulary_of(self.tokenizer, self.limit) if self.tokenizer else Vocabulary.none()
+        return vocabulary_of(require(self.tokenizer, "this input reads no text"), self.limit)
+
+    @property
+    def spec(self) -> InputSpec:
+        """What an encoder must know of it."""
+        return self.vocabulary if self.tokenizer else Features()
 
     def length(self, item: Item) -> int:
         """How many tokens an item has, special ones around it not counted."""

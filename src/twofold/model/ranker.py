@@ -94,7 +94,7 @@ class Ranker(Model):
         limit = self.contexts.config.max_tokens + self.candidates.config.max_tokens - len(frame) + len(frame.between)
         return PairInput(self.contexts.config, self.contexts.text, self.candidates.text, frame, limit)
 
-    def reading_vocabulary(self) -> Vocabulary:
+    def reading_spec(self) -> Vocabulary:
         if self.joined:
             return self.pair.vocabulary
         longest = max(self.contexts.config.max_tokens, self.candidates.config.max_tokens)
