@@ -61,6 +61,15 @@ class Field(Protocol):
     def encode(self, rows: Sequence[Row]) -> Encoded: ...
 
 
+@dataclass(frozen=True)
+class DerivedField:
+    """A field of a cache that an input or output keeps beside its main one, such as where words begin."""
+
+    dtype: str
+    settings: Callable[[], list[Any]]
+    encode: Callable[[Sequence[Row]], Encoded]
+
+
 Fields = Mapping[str, Field]
 
 

@@ -63,6 +63,17 @@ class Row:
         return turns if isinstance(value, list) else turns[0]
 
 
+@dataclass(frozen=True)
+class DataFile:
+    """Files whose content decides what is learned."""
+
+    path: str
+    sum: Callable[[], str]
+    """The checksum of their content."""
+    stamp: str = ""
+    """Their sizes and times, where it takes long to read them all: the same stamp stands for the same content."""
+
+
 def read_rows(where: Sources) -> Iterator[Row]:
     """Every row of a file, in order; a file without rows is an error."""
     if isinstance(where, tuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -14,9 +14,9 @@ from PIL.Image import Image
 
 from twofold.config import Part, Role
 from twofold.data.batches import Draw, Plan, by_length, plan_at_random, plan_by_length
-from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.cache import Cache, Field
 from twofold.data.columns import vocabulary_of
-from twofold.data.files import Row, Sources, fingerprint, read_rows
+from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
@@ -25,17 +25,6 @@ Item = TypeVar("Item")
 """What an input type makes of one row: token ids, an image, ..."""
 INPUT = "input"
 """The name of what a model is asked about, among the columns of a cache, the inputs of a batch and the tokenizers."""
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """Files whose content decides what is learned."""
-
-    path: str
-    sum: Callable[[], str]
-    """The checksum of their content."""
-    stamp: str = ""
-    """Their sizes and times, where it takes long to read them all: the same stamp stands for the same content."""
 
 
 @dataclass(frozen=True)
@@ -145,21 +134,6 @@ class InputConfig(Part):
     def content(self, where: Sources) -> str:
         """A hash of all that `rows` reads."""
         return fingerprint(where)
-
-
-@dataclass(frozen=True)
-class DerivedField:
-    """A field of a cache that an input or output keeps beside its main one, such as where words begin."""
-
-    dtype: str
-    settings: Callable[[], list[Any]]
-    encode: Callable[[Sequence[Row]], Encoded]
-
-
-def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
-    """The texts, or the turns, of some columns."""
-    texts = [row.text(column) for column in columns]
-    return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
 
 
 @dataclass(frozen=True)

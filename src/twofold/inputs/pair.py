@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from twofold.data.batches import Draw
-from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.cache import Cache, DerivedField, Encoded, Field
 from twofold.data.columns import Keep, TextColumn, TooLongError
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, DerivedField, Input, InputConfig
+from twofold.inputs import INPUT, Input, InputConfig
 from twofold.inputs.text import Tokens, TokensConfig, make_joined_tokens, make_tokens, say_cut, special_tokens_of
 from twofold.types import Batch, Encoder, Hidden, InputBatch
 

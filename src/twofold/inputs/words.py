@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from twofold.data.batches import Draw, Span, Windows, make_windows, pad_ids, window_spans
-from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.cache import Cache, DerivedField, Encoded, Field
 from twofold.data.columns import TooLongError, words_in
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer
-from twofold.inputs import INPUT, DerivedField, Input
+from twofold.inputs import INPUT, Input
 from twofold.inputs.text import Tokens, TokensConfig, special_tokens_of
 from twofold.types import Batch, Encoder, Hidden, InputBatch
 

@@ -10,12 +10,11 @@ from typing import Any, Self
 
 from twofold.config import structure, unstructure
 from twofold.data.corpora import corpus_names, read_corpus
-from twofold.data.files import Row, Sources
+from twofold.data.files import DataFile, Row, Sources
 from twofold.data.ranking import AUTO
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoderConfig
 from twofold.errors import SeveralErrors, TwofoldError, did_you_mean
-from twofold.inputs import DataFile
 from twofold.metrics import family
 from twofold.model.config import DEFAULT_LOSSES, ModelConfig
 from twofold.model.saved import CONFIG, read

@@ -15,9 +15,8 @@ import torch
 
 from twofold import storage
 from twofold.config import structure
-from twofold.data.files import Row
+from twofold.data.files import DataFile, Row
 from twofold.errors import TwofoldError, did_you_mean, listed
-from twofold.inputs import DataFile
 from twofold.metrics import evaluate, metric_directions
 from twofold.model import Model
 from twofold.model.saved import CONFIG
