@@ -19,6 +19,7 @@ from twofold.data.columns import vocabulary_of
 from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.results import Timeline
 from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
 
 Item = TypeVar("Item")
@@ -221,6 +222,10 @@ class Input(Generic[Item]):
     def pieces(self, item: Item) -> list[str]:
         """The tokens of an item as text, for figures; none where nothing of it is text."""
         return []
+
+    def timeline(self, item: Item) -> Timeline | None:
+        """What of an item is drawn along its time, if it has one."""
+        return None
 
     # --- of images ---
 
