@@ -116,10 +116,17 @@ def test_a_sound_that_cannot_be_used_is_one_line_that_names_it(tmp_path: Path, n
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (np.zeros((2, 3, 4)), "not real numbers of (samples,) or (samples, channels), but float64 of (2, 3, 4)"),
+        (
+            np.zeros((2, 3, 4)),
+            "not real numbers of (samples,) or (samples, channels), or a pair of them and their rate, but",
+        ),
         (np.array(["a"]), "not real numbers of"),
         ([1, None], "not real numbers of"),
         (7.0, "not real numbers of"),
+        (b"RIFF", "not real numbers of"),
+        ((8000, np.ones(9)), "not real numbers of"),
+        ([[0.1], [0.2, 0.3]], "not real numbers of"),
+        ([0.1, 1e300], "holds samples that are not numbers"),
         (np.zeros(0), "holds no samples"),
         (np.zeros(99), "is silent"),
         (np.array([0.1, np.nan]), "holds samples that are not numbers"),

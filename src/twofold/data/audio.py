@@ -89,18 +89,26 @@ class GivenSound:
     place: str = "sound"
 
     def header(self) -> Header:
-        values = np.asarray(self.values)
-        if values.dtype.kind not in "if" or values.ndim not in (1, 2):
-            given = f"{values.dtype} of {values.shape}"
-            raise FileError(f"{self.place}: not real numbers of (samples,) or (samples, channels), but {given}")
+        values = self._array()
         _check_header(self.rate, len(values), 1 if values.ndim == 1 else values.shape[1], self.place)
         return Header(self.rate, len(values))
 
     def read(self, seconds: float, rate: int) -> Samples:
         """As of a `SoundFile`."""
         header = self.header()
-        values = np.asarray(self.values)[: header.within(seconds)].astype(np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused
+            values = self._array()[: header.within(seconds)].astype(np.float32)
         return resample(_checked(values if values.ndim == 1 else values.mean(1), self.place), header.rate, rate)
+
+    def _array(self) -> NDArray[Any]:
+        wanted = "real numbers of (samples,) or (samples, channels), or a pair of them and their rate"
+        try:
+            values = np.asarray(self.values)
+        except (TypeError, ValueError, RuntimeError) as error:  # rows of several lengths, or a tensor on a GPU
+            raise FileError(f"{self.place}: not {wanted} ({error})") from None
+        if values.dtype.kind not in "if" or values.ndim not in (1, 2):
+            raise FileError(f"{self.place}: not {wanted}, but {values.dtype} of {values.shape}")
+        return values
 
 
 def as_sound(given: Any, place: str, rate: int) -> SoundFile | GivenSound:
