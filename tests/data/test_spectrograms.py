@@ -119,6 +119,13 @@ def test_a_change_follows_from_its_draws(settings: dict[str, Any]) -> None:
     assert any(form.shape != forms[0].shape or not torch.allclose(form, forms[0]) for form in forms)
 
 
+def test_the_shortest_sound_there_is_can_be_changed() -> None:
+    everything = SoundAugment((2.0, 2.0), (1.1, 1.1), (5, 5), 0.0, 5.0, 1, 0.5, 1, 0.5)
+    frames = everything.changed(np.array([0.1, -0.2], np.float32), SETTINGS, np.random.default_rng(1))
+    assert frames.shape == (1, 12)
+    assert frames.isfinite().all()
+
+
 def test_speed_changes_length_and_pitch() -> None:
     plain = SETTINGS.spectrogram(tone(600, None, 0.5))
     fast = SoundAugment(speed=(1.5, 1.5)).changed(tone(600, None, 0.5), SETTINGS, np.random.default_rng(1))

@@ -156,7 +156,7 @@ class SoundAugment:
         if self.noise is None:
             return samples
         decibels, fall = draw.uniform(*self.noise), draw.uniform(0, 1)
-        spectrum = np.fft.rfft(draw.standard_normal(1 << (len(samples) - 1).bit_length()))
+        spectrum = np.fft.rfft(draw.standard_normal(max(2, 1 << (len(samples) - 1).bit_length())))
         noise = np.fft.irfft(spectrum / np.arange(1, len(spectrum) + 1) ** fall)[: len(samples)]
         level = samples.std() / max(noise.std(), 1e-20) * 10 ** (-decibels / 20)
         noisy: Samples = (samples + level * noise).astype(np.float32)
