@@ -19,7 +19,7 @@ from twofold.config import structure
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig
 from twofold.inputs.image import Images
-from twofold.types import Batch, Classes, Vocabulary
+from twofold.types import Batch, Classes, Features
 
 CLASSES = 12
 OURS = {"kind": "convnet", "widths": [32, 64, 128, 256, 512]}
@@ -33,7 +33,7 @@ class Ours(nn.Module):
         super().__init__()
         encoder = structure(OURS, EncoderConfig)
         decoder = structure({"kind": "unet"}, DecoderConfig)
-        self.encoder = encoder.build(Vocabulary.none(), frozenset({"maps"}))
+        self.encoder = encoder.build(Features(), frozenset({"maps"}))
         self.decoder = decoder.build(encoder.spec(), Classes(tuple(map(str, range(CLASSES)))))
 
     def forward(self, pixels: Tensor) -> Any:

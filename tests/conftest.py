@@ -38,6 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {
         }
     },
     "convnet": {"widths": [8, 12, 16], "blocks": 1},
+    "spectrogram": {"channels": [4, 8], "width": 16, "layers": 1, "heads": 2},
     "vit": {"width": 16, "layers": 2, "heads": 2, "patch": 4},
     "poly": {"codes": 3},
     "cross": {"pooling": "mean"},
@@ -150,6 +151,29 @@ def small_image_model(
     tasks = tasks_of(writes, {"text": "captions"}, output or {})
     config = ModelConfig(input_of("image", **(input or {})), reads, tasks, **settings)
     return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
+
+
+def small_audio_model(
+    tokenizer: TextTokenizer,
+    reads: EncoderConfig,
+    *writes: DecoderConfig,
+    seed: int = 0,
+    input: Mapping[str, Any] | None = None,
+    output: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Model:
+    """The same of sounds: texts are written after the column `target`."""
+    torch.manual_seed(seed)
+    tasks = tasks_of(writes, {}, output or {})
+    given = {"sample_rate": 4000, "mels": 12, "window": 0.032, **(input or {})}
+    config = ModelConfig(input_of("audio", **given), reads, tasks, **settings)
+    return Model(config, dict.fromkeys(config.tokenizers(), tokenizer))
+
+
+def some_sound(samples: int = 900, seed: int = 0) -> NDArray[np.float32]:
+    """(samples,) of noise that swells and fades."""
+    noise = np.random.default_rng(seed).standard_normal(samples)
+    return (noise * np.sin(np.linspace(0.1, 3, samples))).astype(np.float32)
 
 
 def some_image(height: int = 10, width: int = 13, seed: int = 0) -> NDArray[np.uint8]:

@@ -49,6 +49,11 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"stem": 4, "blocks": 2, "widths": [8]},
             {"widths": [4, 8, 8, 12], "activation": "silu"},
         ],
+        "spectrogram": [
+            {"layers": 0, "channels": [8], "positions": "none"},
+            {"channels": [4, 4, 8], "positions": "rotary", "norm_place": "post"},
+            {"positions": "learned", "norm": "batch", "layers": 2},
+        ],
         "vit": [
             {"stem": "convolutions", "positions": "learned", "norm": "batch"},
             {"positions": "none", "norm_place": "post", "patch": 3},

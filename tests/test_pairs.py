@@ -16,10 +16,12 @@ from tests.conftest import (
     input_of,
     output_of,
     part_params,
+    small_audio_model,
     small_image_model,
     small_model,
     some_image,
     some_mask,
+    some_sound,
 )
 from tests.rankers import PAIRS, batch_of, small_ranker
 from twofold.config import kinds, structure, unstructure
@@ -27,6 +29,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import DecoderConfig, RankingDecoderConfig
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
+from twofold.inputs.audio import Spectrogram
 from twofold.inputs.image import Images
 from twofold.model import Model, ModelConfig, Ranker, Task
 from twofold.recipe import Recipe
@@ -42,6 +45,7 @@ SHOWN = [
     {"image": some_image(seed=number), "captions": captions, "mask": some_mask(seed=number), "label": label}
     for number, (captions, label) in enumerate([(["102", "one hundred"], "many"), (["7"], "few"), (["300"], "many")])
 ]
+HEARD = [{**example, "audio": some_sound(seed=number)} for number, example in enumerate(EXAMPLES)]
 RANKED = [{**pair, "negatives": ["nine one"]} for pair in PAIRS]
 """What is wrong is wrong everywhere, which even a part that sees no order can learn."""
 
@@ -118,7 +122,7 @@ def falls(model: Model) -> bool:
     if isinstance(model, Ranker):
         batch = batch_of(model, RANKED, drawn=1)
     else:
-        batch = model.batch(SHOWN if model.config.input.gives is Images else EXAMPLES)
+        batch = model.batch({Images: SHOWN, Spectrogram: HEARD}.get(model.config.input.gives, EXAMPLES))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     first = model.eval().loss(batch).item()
     assert torch.isfinite(torch.tensor(first))
@@ -138,6 +142,8 @@ def small_pair(tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderCo
         return small_ranker(tokenizer, reads, writes)
     if reads.reads is Images:
         return small_image_model(tokenizer, reads, writes)
+    if reads.reads is Spectrogram:
+        return small_audio_model(tokenizer, reads, writes)
     asked = output_of(writes.output).input
     kind = asked if asked and issubclass(input_of(asked).gives, reads.reads) else reads.input
     return small_model(tokenizer, reads, writes, input={"kind": kind})
@@ -149,11 +155,12 @@ def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str,
     source, target = encoder(reads), decoder(writes)
     wrong = f"the decoder '{writes}' needs .* the encoder '{reads}' gives"
     fits = target.needs() <= source.gives()
-    if source.reads is Images and target.output == "ranking":
-        fits, wrong = False, f"the encoder '{reads}' reads images, but the input 'text' gives tokens; .* do: image$"
-    if source.reads is Images and target.output in ("tags", "tree", "tokens"):
+    kind, gives = source.input, source.reads.__name__.lower()
+    if kind != "text" and target.output == "ranking":
+        fits, wrong = False, f"the encoder '{reads}' reads {gives}, but the input 'text' gives tokens; .* do: {kind}$"
+    if kind != "text" and target.output in ("tags", "tree", "tokens"):
         fits = False
-        wrong = f"the output '{writes}' is told from (words|tokens), but the input 'image' gives images; take input: "
+        wrong = f"the output '{writes}' is told from (words|tokens), but the input '{kind}' gives {gives}; take input: "
     if fits:
         assert falls(small_pair(tokenizer, source, target))
     else:

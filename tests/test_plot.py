@@ -33,10 +33,11 @@ from twofold.plot import (
     draw_attention,
     draw_glances,
     draw_mask,
+    draw_over_time,
     draw_sheet,
     fonts_for,
 )
-from twofold.results import AttentionMap, Mask
+from twofold.results import AttentionMap, Mask, Timeline
 from twofold.types import HiddenSpec
 
 PRIVATE, UNASSIGNED = "\U000f0123", "\u0378"
@@ -304,3 +305,32 @@ def test_a_large_image_and_its_mask_are_reduced_alike_before_they_are_drawn(
         first, second, mask = drawn[-3:]
         assert first == second == mask
         assert max(mask) < 40
+
+
+def test_what_has_a_time_is_drawn_above_when_each_piece_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[Any, dict[str, Any]]] = []
+    shown = Axes.imshow
+
+    def recorded(axes: Axes, values: Any, **settings: Any) -> Any:
+        drawn.append((values, settings))
+        return shown(axes, values, **settings)
+
+    monkeypatch.setattr(Axes, "imshow", recorded)
+    timeline = Timeline(np.random.default_rng(1).random((5, 300), np.float32), 3.0)
+    weights = np.random.default_rng(2).dirichlet(np.ones(75), 3).astype(np.float32)
+    draw_over_time(timeline, AttentionMap([], ["▁two", "▁one", "</s>"], weights, timeline), tmp_path / "a.svg")
+    (bands, above), (looked, below) = drawn
+    assert np.array_equal(bands, timeline.values)
+    assert np.array_equal(looked, weights)
+    assert above["extent"][:2] == below["extent"][:2] == (0, 3.0)
+    image = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {piece} -->" in image for piece in ("seconds", "▁two", "▁one", "&lt;/s&gt;", "3.0"))
+
+
+def test_a_sound_of_an_hour_is_drawn_no_finer_than_a_figure_shows(tmp_path: Path) -> None:
+    timeline = Timeline(np.zeros((40, 360_000), np.float32), 3600.0)
+    looked = AttentionMap([], ["▁a", "</s>"], np.full((2, 90_000), 1 / 90_000, np.float32), timeline)
+    draw_over_time(timeline, looked, tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000

@@ -48,7 +48,7 @@ def evaluate(
 ) -> Report:
     """Judge a model by a file or several, or by examples that map column names to texts.
 
-    images: the folder or zip archive of the images that a table names; the table's own folder unless given
+    images: the folder or zip archive of the images or sounds that a table names; the table's own folder unless given
     For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
     """
     judged: Model = load(model) if isinstance(model, (str, Path)) else model

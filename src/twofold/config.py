@@ -51,6 +51,8 @@ class Part:
     role: ClassVar[Role]
     sizes: ClassVar[bool] = False
     """Whether whole numbers among its settings are sizes, at least 1, and shares are below 1."""
+    may_be_0: ClassVar[tuple[str, ...]] = ()
+    """Those of the sizes that may be 0."""
 
 
 def structure(content: Any, kind: type[T], place: str = "recipe") -> T:
@@ -237,8 +239,9 @@ def _check_numbers(part: Part) -> None:
         for number in value if isinstance(value, tuple | list) else (value,):
             if type(number) is int and number > most:
                 raise ValueError(f"{name} must be at most {most:,}, not {number}")
-        if type(value) is int and value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
+        least = 0 if name in part.may_be_0 else 1
+        if type(value) is int and value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
         if name.endswith(SHARES) and not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
         if name.endswith("sampling") and not 0 <= value <= 1:

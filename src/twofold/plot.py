@@ -20,7 +20,7 @@ from twofold import storage
 from twofold.errors import TwofoldError
 from twofold.model import Model
 from twofold.outputs import Output
-from twofold.results import AttentionMap, Mask, Prediction
+from twofold.results import AttentionMap, Mask, Prediction, Timeline
 
 DEFAULT_FONT = "DejaVu Sans"
 FORMATS = (".png", ".svg", ".pdf", ".jpg")
@@ -47,7 +47,9 @@ def draw(
         # Its text, tokenized anew, may have other tokens than were generated.
         written = prediction.output if prediction.tokens is None else prediction.tokens
         looked = model.attention(prediction.input, written, decoder, prefix)
-        if image is None:
+        if looked.timeline is not None:
+            draw_over_time(looked.timeline, looked, path)
+        elif image is None:
             draw_attention(looked, path)
         else:
             draw_glances(image, looked, path, model.input.box((image.height, image.width)))
@@ -77,6 +79,20 @@ def draw_attention(looked: AttentionMap, path: Path) -> None:
         axes.xaxis.tick_top()
         axes.set_xticks(range(len(source)), canvas.shown(source), rotation=90)
         axes.set_yticks(range(len(written)), canvas.shown(written))
+
+
+def draw_over_time(timeline: Timeline, looked: AttentionMap, path: Path) -> None:
+    """What has a time, and below it when each piece was looked at as it was written."""
+    written, seconds = looked.written, timeline.seconds
+    with _figure(path, written, min(4 + 1.5 * seconds, 20), 3.0 + 0.3 * len(written)) as canvas:
+        bands, steps = canvas.figure.subplots(2, 1, sharex=True, height_ratios=[2.5, 0.5 + 0.3 * len(written)])
+        step = _step(*timeline.values.shape)
+        bands.imshow(timeline.values[:, ::step], cmap="magma", aspect="auto", origin="lower", extent=(0, seconds, 0, 1))
+        bands.set_yticks([])
+        extent = (0, seconds, len(written) - 0.5, -0.5)
+        steps.imshow(looked.weights, cmap="Greys", vmin=0, aspect="auto", extent=extent, interpolation="nearest")
+        steps.set_yticks(range(len(written)), canvas.shown(written))
+        steps.set_xlabel("seconds")
 
 
 def draw_glances(image: Image, looked: AttentionMap, path: Path, box: tuple[float, float, float, float]) -> None:

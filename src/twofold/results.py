@@ -127,15 +127,26 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """What was read along a time, such as the spectrogram of a sound, for figures."""
+
+    values: NDArray[np.float32]
+    """(bands, frames), from the lowest band to the highest."""
+    seconds: float
+
+
+@dataclass(frozen=True)
 class AttentionMap:
     """Where a decoder looked as it wrote."""
 
     source: list[str]
-    """Pieces of text; none where an image was looked at."""
+    """Pieces of text; none where an image or a sound was looked at."""
     written: list[str]
     """Pieces of text; the last one is the end symbol."""
     weights: NDArray[np.float32]
     """(written, source), each row adding up to one; of an image (written, rows, columns)."""
+    timeline: Timeline | None = None
+    """What was looked at, where that has a time."""
 
 
 @dataclass(frozen=True)

@@ -174,8 +174,7 @@ class HiddenSpec:
 
     def width(self, name: Literal["states", "summary"]) -> int:
         """The width of the field called `name`."""
-        value: int | None = getattr(self, name)
-        return require(value, f"this encoder gives no {name}")
+        return require(cast(int | None, getattr(self, name)), f"this encoder gives no {name}")
 
     def channels(self) -> tuple[int, ...]:
         """Those of each map."""
@@ -196,10 +195,19 @@ class Vocabulary:
     pieces: Callable[[], Sequence[str]] = field(default=tuple, compare=False, repr=False)
     """Gives the piece of text that each token stands for, a blank before it as ▁."""
 
-    @classmethod
-    def none(cls) -> Vocabulary:
-        """That of an encoder that reads no text."""
-        return cls(size=0, limit=0, pad=0, unknown=0, start=0, end=0)
+
+@dataclass(frozen=True)
+class Features:
+    """What a part must know about numbers that it reads position by position; nothing of images."""
+
+    width: int = 0
+    """How many numbers a position has, such as the bands of a spectrogram."""
+    limit: int = 0
+    """The most positions in a row."""
+
+
+InputSpec = Vocabulary | Features
+"""What an encoder must know about what it reads."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from twofold.inputs.text import Tokens
 from twofold.layers.convolutions import ImageBatchNorm
 from twofold.model import Model
 from twofold.recipe import Recipe, train
-from twofold.types import Batch, Hidden, Vocabulary
+from twofold.types import Batch, Features, Hidden
 
 ALL = frozenset({"states", "summary", "maps"})
 EXAMPLES: list[dict[str, Any]] = [
@@ -31,7 +31,7 @@ EXAMPLES: list[dict[str, Any]] = [
 
 def read(config: Config, pixels: Tensor, training: bool = False) -> Hidden:
     torch.manual_seed(0)
-    part = config.build(Vocabulary.none(), ALL).train(training)
+    part = config.build(Features(), ALL).train(training)
     return part(Batch({INPUT: Images(pixels)}))
 
 
@@ -46,7 +46,7 @@ def test_states_are_the_places_of_the_coarsest_map_row_by_row_and_the_summary_is
 
 
 def test_a_batch_without_images_is_refused() -> None:
-    part = Config(widths=(8,)).build(Vocabulary.none(), ALL)
+    part = Config(widths=(8,)).build(Features(), ALL)
     with pytest.raises(ValueError, match="this batch holds no Images"):
         part(Batch({INPUT: Tokens(torch.ones(1, 2).long(), torch.ones(1, 2).bool())}))
 

@@ -60,7 +60,8 @@ SHOWN = 9
 @writing_options
 @model_options
 def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or an image's path.
+    """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or the path of an
+    image or a sound.
 
     How it writes is as saved with it unless given.
 
@@ -73,6 +74,7 @@ def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
       twofold predict runs/street street.jpg --plot mask.png
       twofold predict runs/caption *.jpg --plot sheet.png
       twofold predict runs/caption_vit dog.jpg --prefix "a brown dog" --beam 5
+      twofold predict runs/numbers number.flac --plot heard.png
     """
     _check_usage(inputs, options)
     loaded, decoder = _load(model, inputs, options), options["decoder"]

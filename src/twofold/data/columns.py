@@ -44,6 +44,12 @@ def check_limit(name: str, limit: int, least: int = 1) -> None:
         raise ValueError(f"{name} must be at most {LONGEST:,}, not {limit}")
 
 
+def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
+    """The texts, or the turns, of some columns."""
+    texts = [row.text(column) for column in columns]
+    return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
+
+
 def vocabulary_of(tokenizer: TextTokenizer, limit: int) -> Vocabulary:
     """What a part must know of a tokenizer's tokens."""
     symbols = (tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)

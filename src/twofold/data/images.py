@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -136,22 +136,6 @@ def read_images(where: str, folder: str | None, column: str) -> Iterator[Row]:
 def find_image(files: Files, name: str) -> ImageFile:
     """The image of a name, which may stand without its ending."""
     return ImageFile(files, files.named(name, ENDINGS))
-
-
-def image_names(rows: Iterable[Row]) -> list[str]:
-    """The names of all images of some rows, also of those that other columns of a table name, such as masks."""
-    names: dict[str, None] = {}
-    for row in rows:
-        images = [value for value in row.values.values() if isinstance(value, ImageFile)]
-        texts = [value for value in row.values.values() if isinstance(value, str)]
-        names |= dict.fromkeys(image.name for image in images)
-        if images and texts:
-            stems: dict[str, str] = {}
-            with suppress(TwofoldError):  # names without endings may not tell images apart
-                stems = images[0].files.stems(ENDINGS)
-            named = [stems.get(text, text) for text in texts if text.lower().endswith(ENDINGS) or text in stems]
-            names |= dict.fromkeys(named)
-    return list(names)
 
 
 def _stem(name: str, folder: str) -> str:

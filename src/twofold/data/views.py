@@ -34,8 +34,6 @@ class ImageSettings:
     """What is taken from red, green and blue, which go from 0 to 1; unless given, ImageNet's means."""
     deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
     """What they are divided by afterwards."""
-    broken: Literal["refuse", "skip"] = "refuse"
-    """What happens to a row whose image, mask or caption cannot be used: refuse ends with its name, skip goes on."""
 
     def __post_init__(self) -> None:
         if self.size and not all(1 <= side <= 10_000 for side in self.size):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from twofold.config import Part, Role
 from twofold.data.tokenizer import TextTokenizer
 from twofold.inputs.text import Tokens
-from twofold.types import Encoder, HiddenSpec, InputBatch, Vocabulary
+from twofold.types import Encoder, HiddenSpec, InputBatch
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,11 @@ class EncoderConfig(Part):
         """The fields of `Hidden` that it can fill, known without loading anything."""
         return self.spec().gives()
 
-    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> Encoder:
-        """A new encoder that fills the fields of `Hidden` that are needed."""
+    def build(self, vocabulary: Any, needs: frozenset[str]) -> Encoder:
+        """A new encoder that fills the fields of `Hidden` that are needed.
+
+        vocabulary: the `InputSpec` of what it `reads`: of texts the `Vocabulary`, of sounds their `Features`
+        """
         raise NotImplementedError
 
     def settled(self) -> Self:

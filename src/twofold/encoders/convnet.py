@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from twofold.encoders import EncoderConfig
 from twofold.inputs.image import Images
 from twofold.layers.convolutions import Activation, Convolution, ImageNorm, Residual, channels_last, read_pyramid
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+from twofold.types import Batch, Encoder, Features, Hidden, HiddenSpec
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Config(EncoderConfig):
         last = self.widths[-1]
         return HiddenSpec(states=last, summary=last, maps=self.widths, stride=self.stem)
 
-    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> ConvnetEncoder:
+    def build(self, vocabulary: Features, needs: frozenset[str]) -> ConvnetEncoder:
         return ConvnetEncoder(self, needs)
 
 

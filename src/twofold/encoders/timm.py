@@ -19,7 +19,7 @@ from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
 from twofold.inputs.image import Images
 from twofold.layers.convolutions import channels_last, read_pyramid
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
+from twofold.types import Batch, Encoder, Features, Hidden, HiddenSpec
 
 _STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
 
@@ -65,7 +65,7 @@ class Config(EncoderConfig):
             raise TwofoldError(f"encoder.name={self.name}: its maps do not halve from one to the next ({strides})")
         return dataclasses.replace(self, channels=tuple(about.channels()), stride=strides[0])
 
-    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> TimmEncoder:
+    def build(self, vocabulary: Features, needs: frozenset[str]) -> TimmEncoder:
         return TimmEncoder(self, needs)
 
     def fill(self, encoder: Encoder, anyway: bool = False) -> None:

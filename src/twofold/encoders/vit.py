@@ -17,7 +17,7 @@ from twofold.layers.blocks import Embed, dropout, make_embedding, sinusoids
 from twofold.layers.convolutions import Convolution, ImageNorm, channels_last
 from twofold.layers.pooling import masked_mean
 from twofold.layers.transformer import BlockSettings, EncoderBlock
-from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, Vocabulary
+from twofold.types import Batch, Encoder, Hidden, HiddenSpec, InputBatch, InputSpec, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class Config(BlockSettings, EncoderConfig):
     def spec(self) -> HiddenSpec:
         return HiddenSpec(states=self.width, summary=self.width)
 
-    def build(self, vocabulary: Vocabulary, needs: frozenset[str]) -> VisionTransformer:
+    def build(self, vocabulary: InputSpec, needs: frozenset[str]) -> VisionTransformer:
         return VisionTransformer(self, vocabulary, needs)
 
 
 class VisionTransformer(Encoder):
     """States of the patches, then those of the text; the summary is the mean of all."""
 
-    def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
+    def __init__(self, config: Config, vocabulary: InputSpec, needs: frozenset[str]) -> None:
         super().__init__()
         self.needs, self.config = needs, config
         self.stem = _stem(config)
@@ -70,6 +70,7 @@ class VisionTransformer(Encoder):
             self.rows = nn.Parameter(torch.randn(config.grid, config.width) * config.width**-0.5)
             self.columns = nn.Parameter(torch.randn(config.grid, config.width) * config.width**-0.5)
         if config.prefix:
+            assert isinstance(vocabulary, Vocabulary)
             self.embedding = make_embedding(vocabulary.size, config.width)
             self.embed = Embed(config.positions, config.width, vocabulary.limit, config.dropout)
             self.kind = nn.Parameter(torch.randn(config.width) * config.width**-0.5)

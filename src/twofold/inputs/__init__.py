@@ -20,7 +20,8 @@ from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, as_list
-from twofold.types import InputBatch, Vocabulary
+from twofold.results import Timeline
+from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
 
 Item = TypeVar("Item")
 """What an input type makes of one row: token ids, an image, ..."""
@@ -149,12 +150,6 @@ class InputConfig(Part):
         return fingerprint(where)
 
 
-def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
-    """The texts, or the turns, of some columns."""
-    texts = [row.text(column) for column in columns]
-    return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
-
-
 class Input(Generic[Item]):
     """How rows become items, and items what an encoder reads."""
 
@@ -233,7 +228,12 @@ class Input(Generic[Item]):
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens that are read."""
-        return vocabulary_of(self.tokenizer, self.limit) if self.tokenizer else Vocabulary.none()
+        return vocabulary_of(require(self.tokenizer, "this input reads no text"), self.limit)
+
+    @property
+    def spec(self) -> InputSpec:
+        """What an encoder must know of it."""
+        return self.vocabulary if self.tokenizer else Features()
 
     def length(self, item: Item) -> int:
         """How many tokens an item has, special ones around it not counted."""
@@ -246,6 +246,10 @@ class Input(Generic[Item]):
     def pieces(self, item: Item) -> list[str]:
         """The tokens of an item as text, for figures; none where nothing of it is text."""
         return []
+
+    def timeline(self, item: Item) -> Timeline | None:
+        """What of an item is drawn along its time, if it has one."""
+        return None
 
     # --- of images ---
 

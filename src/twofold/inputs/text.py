@@ -15,11 +15,11 @@ from torch import Tensor
 from twofold.data.batches import Draw, pad_ids
 from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.candidates import Candidate, Text, Texts, as_context, given_texts, is_file, read_candidates
-from twofold.data.columns import Keep, TextColumn, TooLong, check_limit
+from twofold.data.columns import Keep, TextColumn, TooLong, check_limit, texts_in
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.inputs import INPUT, Input, InputConfig, texts_in
+from twofold.inputs import INPUT, Input, InputConfig
 from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
 
 

@@ -16,9 +16,10 @@ WORDS = ((1, 8), (9, 12), (13, 16), (17, 20), (21, None))
 def measure(evaluation: Evaluation) -> Report:
     """Let the model write every row, then compare."""
     references, written = evaluation.compared()
-    sources = [evaluation.model.config.input.row_texts(row) for row in evaluation.rows]
-    table = by_length(written, references, [len(" ".join(texts).split()) for texts in sources])
-    return Report(compare(written, references), len(written), {"bleu_by_length": table})
+    sources = [" ".join(evaluation.model.config.input.row_texts(row)) for row in evaluation.rows]
+    # What is no text has no length in words.
+    table = by_length(written, references, [len(text.split()) for text in sources]) if any(sources) else []
+    return Report(compare(written, references), len(written), {"bleu_by_length": table} if table else {})
 
 
 def compare(written: Sequence[str], references: Sequence[str]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from twofold.model import predicting, saved
 from twofold.model.batches import BatchRows
 from twofold.model.config import ModelConfig
 from twofold.outputs import Output
-from twofold.types import Batch, Decoder, Encoder, Example, Hidden, Loss, Vocabulary
+from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
 
 LEARN_ROWS = 64
 """Rows of one batch when the right answers are read as well."""
@@ -53,7 +53,7 @@ class Model(nn.Module):
         }
         self.prefix = predicting.prefix_input(self) if config.encoder.beside() else None
         """How the beginning of a text is read beside the input, where the encoder can."""
-        self.encoder: Encoder = config.encoder.build(self.reading_vocabulary(), config.needs())
+        self.encoder: Encoder = config.encoder.build(self.reading_spec(), config.needs())
         self.decoders = nn.ModuleDict(
             {name: task.decoder.build(spec, self.outputs[name].spec) for name, task in config.tasks.items()}
         )
@@ -110,9 +110,9 @@ class Model(nn.Module):
         """All encoders."""
         return [self.encoder]
 
-    def reading_vocabulary(self) -> Vocabulary:
-        """The tokens that the encoder reads."""
-        return (self.prefix or self.input).vocabulary
+    def reading_spec(self) -> InputSpec:
+        """What the encoder must know of what it reads."""
+        return (self.prefix or self.input).spec
 
     def train(self, mode: bool = True) -> Self:
         """Go over to training; of the encoders, each layer that is frozen stays as it is when it answers."""

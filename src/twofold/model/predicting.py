@@ -98,7 +98,7 @@ def stream(
 def attention(
     model: Model, given: Any, written: str | Sequence[int], decoder: str | None = None, prefix: str | None = None
 ) -> AttentionMap:
-    """Where the decoder looks at a text or an image as it writes.
+    """Where the decoder looks at what it reads as it writes.
 
     written: the tokens of a prediction, or any text, which is tokenized and of which `prefix` was given
     """
@@ -119,7 +119,7 @@ def attention(
     if hidden.grid:
         places = weights[:, : hidden.grid[0] * hidden.grid[1]]  # those of the text that was read stand behind
         return AttentionMap([], pieces, places.reshape(len(pieces), *hidden.grid))
-    return AttentionMap(model.input.pieces(items[0]), pieces, weights)
+    return AttentionMap(model.input.pieces(items[0]), pieces, weights, model.input.timeline(items[0]))
 
 
 def prefix_input(model: Model) -> TextInput:

@@ -95,7 +95,7 @@ class Ranker(Model):
         limit = context.limit + candidate.limit - len(frame) + len(frame.between)
         return PairInput(context.config, context.text, candidate.text, frame, limit)
 
-    def reading_vocabulary(self) -> Vocabulary:
+    def reading_spec(self) -> Vocabulary:
         if self.joined:
             return self.pair.vocabulary
         longest = (

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from twofold.data.batches import Draw
 from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.columns import vocabulary_of
+from twofold.data.file_columns import each_usable
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.inputs import Input
-from twofold.inputs.image import each_usable
 from twofold.inputs.text import make_tokens
 from twofold.outputs.text import TextOutput, WrittenConfig
 from twofold.types import Batch, HiddenSpec, Target

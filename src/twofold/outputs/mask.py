@@ -16,6 +16,7 @@ from PIL import Image
 from twofold import storage
 from twofold.data.batches import Draw
 from twofold.data.cache import Cache, Encoded, Field
+from twofold.data.file_columns import each_usable, name_field
 from twofold.data.files import Row
 from twofold.data.images import MASK, ImageFile, find_image
 from twofold.data.named_files import FileError
@@ -23,7 +24,7 @@ from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.data.views import UNCOUNTED
 from twofold.errors import TwofoldError
 from twofold.inputs import Input
-from twofold.inputs.image import ImageInput, Images, SizedImage, each_usable, name_field, named_image
+from twofold.inputs.image import ImageInput, Images, SizedImage, named_image
 from twofold.outputs import ColumnConfig, ColumnOutput
 from twofold.results import Mask, PixelClasses, Prediction, counts_of
 from twofold.types import Batch, Classes, HiddenSpec, InputBatch, Target

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from twofold.data.batches import Draw, pad_ids
 from twofold.data.cache import Field
-from twofold.data.columns import Noise, TextColumn, TooLong, check_limit, vocabulary_of
+from twofold.data.columns import Noise, TextColumn, TooLong, check_limit, texts_in, vocabulary_of
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
-from twofold.inputs import Input, InputConfig, texts_in
+from twofold.inputs import Input, InputConfig
 from twofold.inputs.text import Tokens
 from twofold.outputs import ColumnConfig, Output
 from twofold.results import Hypotheses, Prediction

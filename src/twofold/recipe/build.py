@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import hold_out
 from twofold.data.cache import Cache
+from twofold.data.file_columns import NAME
 from twofold.data.files import Row, Sources, read_rows
 from twofold.data.label_columns import kind_of_row, warn_of_unread, warn_of_unread_columns
 from twofold.data.ranking import AUTO
@@ -20,7 +21,6 @@ from twofold.data.ranking_columns import UNREAD
 from twofold.data.tokenizer import Frame, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, listed
 from twofold.inputs import INPUT, BatchSizes, InputConfig
-from twofold.inputs.image import NAME
 from twofold.model import Model, Ranker
 from twofold.model.batches import TrainingRows
 from twofold.model.config import within_positions
@@ -229,7 +229,7 @@ def _usable(recipe: Recipe, cache: Cache, model: Model) -> NDArray[np.int64]:
     left = [cache.columns[NAME].row(row).tobytes().decode(errors="replace") for row in np.flatnonzero(~usable).tolist()]
     if left:
         said = f"{recipe.data.train}: {len(left):,} of {cache.rows:,} rows cannot be used"
-        warnings.warn(f"{said}: {listed([name or '(no image)' for name in left])}", stacklevel=3)
+        warnings.warn(f"{said}: {listed([name or f'(no {recipe.input.noun})' for name in left])}", stacklevel=3)
     return np.flatnonzero(usable)
 
 

@@ -33,8 +33,8 @@ class DataConfig:
 
     train: str | dict[str, str] | tuple[str, ...]
     """A jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to plain text
-    files; of images a table that names them, a folder, or a folder inside a zip archive; or several files, which are
-    read as one."""
+    files; of images and sounds a table that names them, a folder, or a folder inside a zip archive; or several files,
+    which are read as one."""
     dev: str | dict[str, str] | tuple[str, ...] | None = None
     """Rows to judge by while training, of the same form."""
     held_out: int = 0
