@@ -235,7 +235,7 @@ class Numbers:
     deviation: float
 
 
-OutputSpec = Vocabulary | Classes | Numbers
+OutputSpec = Vocabulary | Classes | Numbers | Features
 """What a decoder must know about what it writes."""
 
 

@@ -14,7 +14,7 @@ from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head
 from twofold.layers.pooling import Pooling, PoolingKind, means_of_both, pooling_needs
 from twofold.results import Scores
-from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, OutputSpec, Target, Vocabulary
+from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, OutputSpec, Target
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Config(DecoderConfig):
         return self.pooling if self.pooling in ("first", "last") else None
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> LabelDecoder:
-        assert not isinstance(output, Vocabulary)
+        assert isinstance(output, Classes | Numbers)
         return LabelDecoder(self, spec, output)
 
 

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,8 @@ class LateInteraction(RankingDecoder):
         self.config = config
         width = spec.width("states")
         self.project = nn.Linear(width, config.projection, bias=False) if config.projection else nn.Identity()
-        skipped = punctuation_of(cast(Vocabulary, output).pieces()) if config.skip_punctuation else []
+        pieces = output.pieces() if config.skip_punctuation and isinstance(output, Vocabulary) else ()
+        skipped = punctuation_of(pieces)
         self.register_buffer("punctuation", torch.tensor(skipped, dtype=torch.long), persistent=False)
 
     def context(self, hidden: Hidden) -> Vectors:

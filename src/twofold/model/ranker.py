@@ -32,7 +32,7 @@ from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Re
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
 from twofold.progress import Report
 from twofold.results import Hit, Hits
-from twofold.types import Batch, Encoder, Example, Loss, Vocabulary
+from twofold.types import Batch, Encoder, Example, InputSpec, Loss
 
 
 class Ranker(Model):
@@ -55,7 +55,7 @@ class Ranker(Model):
         self.candidate_tower: Encoder | None = copy.deepcopy(self.encoder) if config.two_towers else None
         if config.candidate_encoder is not None:
             check_widths(config.encoder, config.candidate_encoder, config.needs())
-            self.candidate_tower = config.candidate_encoder.build(self.candidates.vocabulary, config.needs())
+            self.candidate_tower = config.candidate_encoder.build(self.candidates.spec, config.needs())
 
     @property
     def head(self) -> RankingDecoder:
@@ -95,13 +95,12 @@ class Ranker(Model):
         limit = context.limit + candidate.limit - len(frame) + len(frame.between)
         return PairInput(context.config, context.text, candidate.text, frame, limit)
 
-    def reading_spec(self) -> Vocabulary:
+    def reading_spec(self) -> InputSpec:
         if self.joined:
             return self.pair.vocabulary
-        longest = (
-            self.contexts.limit if self.config.candidate_encoder else max(self.contexts.limit, self.candidates.limit)
-        )
-        return replace(self.contexts.vocabulary, limit=longest)
+        if self.config.candidate_encoder or self.contexts.tokenizer is None:
+            return self.contexts.spec
+        return replace(self.contexts.vocabulary, limit=max(self.contexts.limit, self.candidates.limit))
 
     def encoders(self) -> list[Encoder]:
         return [self.encoder] if self.candidate_tower is None else [self.encoder, self.candidate_tower]

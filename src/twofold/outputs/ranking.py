@@ -132,7 +132,7 @@ class Config(OutputConfig):
         candidate = (
             self.candidate.with_special_tokens(True).build(tokenizer or input.tokenizer).placed("output.candidate")
         )
-        return RankingOutput(name, self, candidate.vocabulary, input, candidate)
+        return RankingOutput(name, self, candidate.spec, input, candidate)
 
 
 @dataclass(frozen=True)
