@@ -112,8 +112,9 @@ def part_module(role: Role, kind: str) -> ModuleType:
         raise TwofoldError(f"there is no {_singular(role)} '{shown}'; {did_you_mean(shown, kinds(role))}")
     try:
         return importlib.import_module(kind if "." in kind else f"twofold.{role}.{kind}")
-    except ImportError as error:
-        reason = f"({error}); is its package installed?"
+    except Exception as error:
+        missing = isinstance(error, ImportError)
+        reason = f"({error}); is its package installed?" if missing else f"({type(error).__name__}: {error})"
         raise TwofoldError(f"the {_singular(role)} '{kind}' cannot be imported {reason}") from error
 
 

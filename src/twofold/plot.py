@@ -29,20 +29,22 @@ SPACE = "▁"
 DRAWN = 1500
 """Pixels of a side beyond which an image is reduced before it is drawn: no figure shows more."""
 SHEET = 20
-"""The most images that are drawn beside each other."""
+"""The most images or sounds that are drawn."""
 
 
 def draw(
     model: Model, predictions: Sequence[Prediction], path: Path, decoder: str | None = None, prefix: str | None = None
 ) -> None:
-    """Of several images, or of one where nothing was looked at or painted, all with what was made of them; else
-    where the decoder looked at the first input as it wrote, or the mask that it painted over it."""
+    """Several images or sounds, or one at which no decoder looked, with the answers; else where the decoder looked at
+    the first input as it wrote, or the mask that it painted over it."""
     prediction, output = predictions[0], model.outputs[model.decoder_name(decoder)]
     image, mask = model.input.image(prediction.input), output.mask(prediction.output)
     if image is not None and (len(predictions) > 1 or (mask is None and not model.decoder(decoder).attends)):
         draw_sheet([_answered(model, output, answer) for answer in predictions[:SHEET]], path)
     elif image is not None and mask is not None:
         draw_mask(image, mask, path)
+    elif not model.decoder(decoder).attends and (timelines := _timelines(model, output, predictions[:SHEET])):
+        draw_timelines(timelines, path)
     else:
         # Its text, tokenized anew, may have other tokens than were generated.
         written = prediction.output if prediction.tokens is None else prediction.tokens
@@ -70,6 +72,35 @@ def _answered(model: Model, output: Output[Any], prediction: Prediction) -> Answ
     return Answered(_reduced(image), "" if mask else output.caption(prediction.output), mask)
 
 
+def _timelines(model: Model, output: Output[Any], predictions: Sequence[Prediction]) -> list[tuple[str, Timeline]]:
+    """What has a time, each with what the model made of it; none where the inputs have no time."""
+    items = model.input.items([model.input.row(prediction.input, "input") for prediction in predictions])
+    drawn = zip(predictions, map(model.input.timeline, items), strict=True)
+    return [(output.caption(prediction.output), timeline) for prediction, timeline in drawn if timeline is not None]
+
+
+def draw_timelines(timelines: Sequence[tuple[str, Timeline]], path: Path) -> None:
+    """Sounds or series below each other, each with what the model made of it."""
+    captions, drawn = zip(*timelines, strict=True)
+    wide = min(4 + 1.5 * max(timeline.seconds for timeline in drawn), 12)
+    with _figure(path, captions, wide, 1.6 * len(drawn) + 0.4) as canvas:
+        places = canvas.figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
+        for axes, caption, timeline in zip(places, canvas.shown(captions), drawn, strict=True):
+            axes.set_title(caption, fontsize=9)
+            _draw_timeline(axes, timeline)
+        places[-1].set_xlabel("seconds")
+
+
+def _draw_timeline(axes: Any, timeline: Timeline) -> None:
+    """The bands of a spectrogram, or the line of a single value over time."""
+    values = timeline.values[:, :: _step(*timeline.values.shape)]
+    if len(values) == 1:
+        axes.plot(np.linspace(0, timeline.seconds, values.shape[1]), values[0], color="black", linewidth=1)
+        return
+    axes.imshow(values, cmap="magma", aspect="auto", origin="lower", extent=(0, timeline.seconds, 0, 1))
+    axes.set_yticks([])
+
+
 def draw_attention(looked: AttentionMap, path: Path) -> None:
     """Which pieces of a text were looked at as each piece was written."""
     source, written = looked.source, looked.written
@@ -86,9 +117,7 @@ def draw_over_time(timeline: Timeline, looked: AttentionMap, path: Path) -> None
     written, seconds = looked.written, timeline.seconds
     with _figure(path, written, min(4 + 1.5 * seconds, 20), 3.0 + 0.3 * len(written)) as canvas:
         bands, steps = canvas.figure.subplots(2, 1, sharex=True, height_ratios=[2.5, 0.5 + 0.3 * len(written)])
-        step = _step(*timeline.values.shape)
-        bands.imshow(timeline.values[:, ::step], cmap="magma", aspect="auto", origin="lower", extent=(0, seconds, 0, 1))
-        bands.set_yticks([])
+        _draw_timeline(bands, timeline)
         extent = (0, seconds, len(written) - 0.5, -0.5)
         steps.imshow(looked.weights, cmap="Greys", vmin=0, aspect="auto", extent=extent, interpolation="nearest")
         steps.set_yticks(range(len(written)), canvas.shown(written))
@@ -130,8 +159,7 @@ def draw_sheet(answered: Sequence[Answered], path: Path) -> None:
     high = 2.4 * max(_shape(answer.image) for answer in answered)
     high += 0.16 * max((2 + text.count("\n") for text in texts), default=0)
     with _figure(path, texts, 2.4 * columns, high * lines, masks) as canvas:
-        places = canvas.grid(lines, columns)
-        for axes, answer in zip(places, answered, strict=False):
+        for axes, answer in zip(places := canvas.grid(lines, columns), answered, strict=False):
             axes.imshow(answer.image)
         for axes, mask in zip(places, masks, strict=False):
             _paint(axes, mask)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import traceback
 import warnings
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 from twofold.config import Part, Role, kind_of, kinds, part_config
@@ -141,6 +143,22 @@ class ModelConfig:
         except TwofoldError as error:
             place = "output.candidate" if self.candidate_encoder is None else "candidate_encoder"
             raise TwofoldError(f"{place}: {error}") from None
+
+
+@contextmanager
+def building(part: Part) -> Iterator[None]:
+    """What goes wrong while a part of a user's own is built, as one line that names it and the place in its code."""
+    try:
+        yield
+    except TwofoldError:
+        raise
+    except Exception as error:
+        kind, frame = kind_of(part), traceback.extract_tb(error.__traceback__)[-1]
+        if "." not in kind:
+            raise
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        said = f"({place}: {type(error).__name__}: {error})"
+        raise TwofoldError(f"the {part.role.removesuffix('s')} '{kind}' cannot be built {said}") from error
 
 
 def check_reading(input: InputConfig, encoder: EncoderConfig) -> None:

@@ -20,7 +20,7 @@ from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
 from twofold.model import predicting, saved
 from twofold.model.batches import BatchRows
-from twofold.model.config import ModelConfig
+from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
 from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
 
@@ -45,18 +45,21 @@ class Model(nn.Module):
             raise TwofoldError(f"the decoder '{kind}' ranks candidates; make a Ranker of it")
         self.config, self.tokenizers = config, dict(tokenizers)
         special = any(task.output.special_tokens for task in config.tasks.values())
-        self.input: Input[Any] = config.input.with_special_tokens(special).build(self.tokenizers.get(INPUT))
+        with building(config.input):
+            self.input: Input[Any] = config.input.with_special_tokens(special).build(self.tokenizers.get(INPUT))
         spec = config.encoder.spec()
-        self.outputs: dict[str, Output[Any]] = {
-            name: task.output.build(name, self.input, self.tokenizers.get(name), spec)
-            for name, task in config.tasks.items()
-        }
+        self.outputs: dict[str, Output[Any]] = {}
+        for name, task in config.tasks.items():
+            with building(task.output):
+                self.outputs[name] = task.output.build(name, self.input, self.tokenizers.get(name), spec)
         self.prefix = predicting.prefix_input(self) if config.encoder.beside() else None
         """How the beginning of a text is read beside the input, where the encoder can."""
-        self.encoder: Encoder = config.encoder.build(self.reading_spec(), config.needs())
-        self.decoders = nn.ModuleDict(
-            {name: task.decoder.build(spec, self.outputs[name].spec) for name, task in config.tasks.items()}
-        )
+        with building(config.encoder):
+            self.encoder: Encoder = config.encoder.build(self.reading_spec(), config.needs())
+        self.decoders = nn.ModuleDict()
+        for name, task in config.tasks.items():
+            with building(task.decoder):
+                self.decoders[name] = task.decoder.build(spec, self.outputs[name].spec)
         if config.tie_embeddings:
             self._tie_embeddings()
         for name in self.decoders:

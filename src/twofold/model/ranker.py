@@ -26,7 +26,7 @@ from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
 from twofold.model import saved
 from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
-from twofold.model.config import MAIN, ModelConfig, check_widths
+from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model, as_rows
 from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Represented, Side, finite, keep_items
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
@@ -55,7 +55,8 @@ class Ranker(Model):
         self.candidate_tower: Encoder | None = copy.deepcopy(self.encoder) if config.two_towers else None
         if config.candidate_encoder is not None:
             check_widths(config.encoder, config.candidate_encoder, config.needs())
-            self.candidate_tower = config.candidate_encoder.build(self.candidates.spec, config.needs())
+            with building(config.candidate_encoder):
+                self.candidate_tower = config.candidate_encoder.build(self.candidates.spec, config.needs())
 
     @property
     def head(self) -> RankingDecoder:
