@@ -64,7 +64,14 @@ def test_a_package_of_parts_is_trained_and_used_by_nothing_but_their_names(place
     assert set(judged) == {"loss", "coverage", "interval_width"}
     shutil.move("run/model", "moved")
     told = answer(
-        "predict", "moved", "1 1.2 0.9 1.1 1 1", "-1 -1.1 -0.8 -1", "--allow-code", "--json", "--plot", "a.png"
+        "predict",
+        "moved",
+        "1 1.2 0.9 1.1 1 1",
+        "0 -1.9 -1.7 -2 -1.6 -1.8 -1.5",
+        "--allow-code",
+        "--json",
+        "--plot",
+        "a.png",
     )
     first, second = (prediction["output"] for prediction in told["predictions"])
     assert first["low"] < first["middle"] < first["high"]
