@@ -138,3 +138,17 @@ def test_it_is_trained_prepared_ranked_saved_and_loaded(tokenizer: TextTokenizer
     for context in (pair["context"] for pair in PAIRS):
         ours, theirs = model.rank(context, kept), loaded.rank(context, responses)
         assert [(hit.id, hit.score) for hit in ours] == [(hit.id, hit.score) for hit in theirs]
+
+
+def test_prompts_are_markers_that_each_side_reads_and_keeps(tokenizer: TextTokenizer, tmp_path: Path) -> None:
+    ranks, reads = late.Config(projection=6), encoder("transformer", dropout=0.0)
+    plain = small_ranker(tokenizer, reads, ranks)
+    marked = small_ranker(tokenizer, reads, ranks, context={"prompt": "seven "}, candidate={"prompt": "eleven "})
+    for side, marker in (("embed_contexts", "seven "), ("embed_candidates", "eleven ")):
+        with_marker, by_hand = (
+            getattr(model, side)(texts) for model, texts in ((marked, ["one"]), (plain, [marker + "one"]))
+        )
+        torch.testing.assert_close(with_marker.vectors, by_hand.vectors)
+        assert with_marker.counts > getattr(plain, side)(["one"]).counts
+    marked.save_pretrained(tmp_path / "model")
+    assert Ranker.from_pretrained(tmp_path / "model").score(["one"], ["two"]) == marked.score(["one"], ["two"])

@@ -77,6 +77,10 @@ class LateInteraction(RankingDecoder):
         parts = [_sum_of_maxima(contexts, candidates[start : start + size]) for start in starts]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
+    def ceiling(self, contexts: Vectors) -> Tensor:
+        """Each query token by itself: the sum of its largest dot products is the score."""
+        return contexts.present[:, None]
+
     def _vectors(self, hidden: Hidden) -> Tensor:
         vectors: Tensor = self.project(hidden.need("states"))
         return F.normalize(vectors, dim=-1) if self.config.normalize else vectors

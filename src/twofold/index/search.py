@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
@@ -72,14 +72,17 @@ class Query:
         """contexts: one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
         with torch.no_grad():
-            groups = head.ceiling(contexts).cpu().numpy()
-        if not np.isfinite(groups).all():
+            self.groups: Floats = head.ceiling(contexts).cpu().numpy()
+        if not np.isfinite(self.groups).all():
             raise TwofoldError(f"the scores are {NOT_NUMBERS}")
-        self.bounds = Bounds(groups)
         self.guess = None
         if directions is not None:
-            projection = (directions @ groups.mean(1).sum(0)).astype(np.float64)
+            projection = (directions @ self.groups.mean(1).sum(0)).astype(np.float64)
             self.guess = QuantizedDirections.of(projection[None]).integers[0]
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        return Bounds(self.groups)
 
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
