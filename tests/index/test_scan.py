@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
 from twofold.index import Index, scan, writer
 from twofold.index.places import Places
+from twofold.index.quantized import widened
 from twofold.index.scan import SeveralVectors
 from twofold.index.search import Query
+from twofold.index.shards import NewRows
 from twofold.model import Ranker
 from twofold.model.candidates import cascade
 
@@ -30,6 +33,13 @@ WIDTH = 12
 @pytest.fixture(scope="module")
 def ranker(tokenizer: TextTokenizer) -> Ranker:
     return ranker_of(tokenizer, "late")
+
+
+@pytest.fixture(params=[False, True], ids=["all scored", "bounded"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers bound the scores first, or not."""
+    monkeypatch.setattr(scan, "integers_pay", lambda _: request.param)
+    monkeypatch.setattr(scan, "SEEDS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +70,7 @@ def truth_of(ranker: Ranker, context: str, texts: Mapping[Any, str], stored: str
     return {id: sum_of_maxima(asked, row) for id, row in zip(texts, rows, strict=True)}
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("at_a_time", [10_000, 70])
 @pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("max_vectors", [None, 3])
@@ -82,6 +93,17 @@ def test_scores_are_exact_over_the_vectors_that_are_stored(
                 assert hits.exact
 
 
+def integers_of(vectors: Floats, places: Places, excluded: Any = None) -> SeveralVectors:
+    """Vectors as an index stores them with int8."""
+    new = NewRows.several(np.arange(len(places.counts)), vectors, places.counts, "int8").arrays
+
+    def integers(rows: Any) -> Any:
+        return new["vectors"][places.of(rows)], new["scales"][places.of(rows)]
+
+    return SeveralVectors(places, lambda rows: widened(*integers(rows)), excluded, integers, new["norms"])
+
+
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("block", [1, 7, 50, 10**6])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
 def test_every_way_through_the_blocks_gives_the_same_answer(
@@ -96,8 +118,8 @@ def test_every_way_through_the_blocks_gives_the_same_answer(
     mask = torch.tensor([[True, True, False, True, True, False]])
     query = Query(ranker.head, Vectors(context, mask))
     excluded = draw.random(len(counts)) < share
-    stored = SeveralVectors(places, lambda rows: vectors[places.of(rows)], excluded)
-    rows = np.split(vectors, np.cumsum(counts)[:-1])
+    stored = integers_of(vectors, places, excluded)
+    rows = np.split(rounded(vectors, "int8"), np.cumsum(counts)[:-1])
     truth = np.array([sum_of_maxima(context[mask].numpy(), row) for row in rows])
     for k in (1, 10, 200):
         check_best(scan.scan(query, stored, k), np.where(excluded, -np.inf, truth), k)
@@ -105,14 +127,45 @@ def test_every_way_through_the_blocks_gives_the_same_answer(
     assert set(scan.scan(query, stored, 50, floor).keys.tolist()) <= set(np.flatnonzero(truth >= floor - 1e-4).tolist())
 
 
+@pytest.mark.parametrize("length", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("size", [1, 3])
+def test_no_score_is_above_its_bound(size: int, length: float) -> None:
+    draw = np.random.default_rng(3)
+    counts = draw.integers(1, 9, 400)
+    vectors = draw.normal(size=(counts.sum(), 96)) * length * 10.0 ** draw.uniform(-3, 1, (counts.sum(), 1))
+    vectors[::9] = 0
+    stored = integers_of(vectors.astype(np.float32), Places(counts))
+    for scale in (0.0, 1e-6, 1.0, 1e6):
+        groups = (draw.normal(size=(20, size, 96)) * scale).astype(np.float32)
+        groups[::5] = 0
+        query = cast(Query, SimpleNamespace(groups=groups))
+        scores, bounds = scan.scores_of(query, stored, slice(0, 400)), scan.upper_bounds(query, stored)
+        assert (scores <= bounds).all()
+        # The context's rounding to 127 levels is all that is between them.
+        longest = np.linalg.norm(groups, axis=2).max(1).sum()
+        assert stored.norms is not None
+        assert (bounds - scores <= 0.03 * longest * stored.norms + 1e-25).all()
+
+
+def test_integers_bound_nothing_where_their_products_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = scan.integer_products
+    monkeypatch.setattr(scan, "PAYS", 0.0)
+    assert scan.integers_pay.__wrapped__(96)
+    monkeypatch.setattr(scan, "integer_products", lambda first, second: real(first, second) + 1)
+    assert not scan.integers_pay.__wrapped__(96)
+
+
 def test_a_group_of_several_vectors_counts_its_largest_product() -> None:
     draw = np.random.default_rng(2)
     groups, counts = draw.normal(size=(4, 3, WIDTH)), np.array([2, 5, 1])
     vectors = draw.normal(size=(8, WIDTH))
     out = np.empty(3, np.float32)
-    scan.sums_of_maxima((vectors @ groups.reshape(-1, WIDTH).T).astype(np.float32), counts, 3, out)
-    rows = np.split(vectors, np.cumsum(counts)[:-1])
-    expected = [sum((row @ group.T).max() for group in groups) for row in rows]
+    scales, steps = draw.random(8).astype(np.float32), draw.random(12).astype(np.float32)
+    products = (vectors @ groups.reshape(-1, WIDTH).T).astype(np.float32)
+    scan.sums_of_maxima(products, scales, steps, counts, 3, out)
+    rows = np.split(vectors * scales[:, None], np.cumsum(counts)[:-1])
+    stepped = groups * steps.reshape(4, 3, 1)
+    expected = [sum((row @ group.T).max() for group in stepped) for row in rows]
     np.testing.assert_allclose(out, expected, rtol=1e-5)
 
 
@@ -146,7 +199,8 @@ def test_vectors_are_stored_as_float16_unless_told_and_int8_takes_half_as_much(t
         sizes[about["stored"]] = about["bytes"]["shards"]
         assert about["bytes_per_candidate"] == round(about["bytes"]["shards"] / 100)
     assert sizes["float32"] - sizes["float16"] == vectors * WIDTH * 2
-    assert abs(sizes["float16"] - sizes["int8"] - vectors * (WIDTH - 4)) <= 64  # a scale each; headers are padded
+    # Each vector has a scale, each candidate the length of its longest; headers are padded.
+    assert abs(sizes["float16"] - sizes["int8"] - vectors * (WIDTH - 4) + 100 * 4) <= 192
 
 
 def test_the_file_of_a_shard_is_safetensors(tmp_path: Path, ranker: Ranker) -> None:

@@ -16,7 +16,15 @@ from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import REMEDY, ShardRecord
 from twofold.index.places import Places
-from twofold.index.quantized import Floats, QuantizedProjections, QuantizedVectors, Rows, principal_directions, widened
+from twofold.index.quantized import (
+    Floats,
+    QuantizedProjections,
+    QuantizedVectors,
+    Rows,
+    principal_directions,
+    round_up,
+    widened,
+)
 from twofold.storage.checksums import CheckedBytes, SummedFile
 
 SHARD_FOLDER = "shards"
@@ -71,6 +79,7 @@ class Shard:
         self.places: Places | None = None
         """Of rows that hold several vectors each."""
         self.keys: Rows = self._whole("keys")
+        self.norms = self._whole("norms") if "norms" in self.names else None
         if "counts" in self.names:
             self.places = Places(self._whole("counts"))
         else:
@@ -89,6 +98,10 @@ class Shard:
     def vectors(self, rows: Rows | slice) -> Floats:
         """Vectors of some rows, as float32: (vectors, width)."""
         return widened(self.take("vectors", rows), self.take("scales", rows) if "scales" in self.names else None)
+
+    def integers(self, rows: slice) -> tuple[NDArray[Any], Floats]:
+        """Vectors of some rows that are stored as 8-bit integers, (vectors, width), and their scales, (vectors,)."""
+        return self.take("vectors", rows), self.take("scales", rows)
 
     def take(self, name: str, rows: Rows | slice) -> NDArray[Any]:
         """Some rows of an array."""
@@ -144,7 +157,11 @@ class NewRows:
         if stored != "int8":
             return cls({**arrays, "vectors": vectors})
         quantized = QuantizedVectors.of(vectors)
-        return cls({**arrays, "vectors": quantized.integers, "scales": quantized.steps})
+        lengths = np.linalg.norm(widened(quantized.integers, quantized.steps).astype(np.float64), axis=1)
+        longest = np.zeros(len(counts))
+        np.maximum.at(longest, np.repeat(np.arange(len(counts)), counts), lengths)
+        arrays |= {"vectors": quantized.integers, "scales": quantized.steps, "norms": round_up(longest)}
+        return cls(arrays)
 
     def __len__(self) -> int:
         return len(self.arrays["keys"])

@@ -44,7 +44,8 @@ class MaskedShard:
     def top_k(self, query: Query, k: int, floor: float) -> TopK:
         shard = self.shard
         if shard.places is not None:
-            top = scan(query, SeveralVectors(shard.places, shard.vectors, self.excluded), k, floor)
+            several = SeveralVectors(shard.places, shard.vectors, self.excluded, shard.integers, shard.norms)
+            top = scan(query, several, k, floor)
         else:
             top = self._bounded(query, k, floor)
         top.keys = shard.keys[top.keys]
