@@ -73,7 +73,7 @@ def rounded(kept: Vectors, stored: str) -> Vectors:
 def judged(model: Ranker, ways: Sequence[str], asked: Sequence[Question]) -> Iterator[dict[str, float]]:
     """Metrics over the whole dev part for each way to store the candidates; everything is read once."""
     contexts = model.embed_contexts([each.context for each in asked])
-    kept = model.embed_candidates(dict.fromkeys(text for each in asked for text in each.candidates))
+    kept = model.embed_candidates(list(dict.fromkeys(text for each in asked for text in each.candidates)))
     for stored in ways:
         candidates = rounded(kept, stored)
         with (
