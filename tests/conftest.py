@@ -42,6 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "vit": {"width": 16, "layers": 2, "heads": 2, "patch": 4},
     "poly": {"codes": 3},
     "cross": {"pooling": "mean"},
+    "late": {"projection": 12},
     "tree": {"width": 16, "relation_width": 8},
 }
 """Settings that make each kind of part small; an unknown one is tested with its own defaults."""

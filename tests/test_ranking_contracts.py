@@ -88,9 +88,26 @@ def kept(ranker: Ranker, read: Tokens) -> list[torch.Tensor]:
     if ranker.joined:
         return [ranker.head.joint(ranker.encode_batch(batch))]
     hidden, head = ranker.encoder(batch), ranker.head
-    contexts = head.context(hidden)
-    mask = torch.ones(contexts.vectors.shape[:2]).bool() if contexts.mask is None else contexts.mask
-    return [contexts.vectors[mask], mask, head.candidate(hidden).vectors]
+    sides = (head.context(hidden), head.candidate(hidden))
+    return [values for side in sides for values in (side.present, side.counts)]
+
+
+@each_ranker
+def test_no_candidate_scores_more_than_the_ceiling_and_several_vectors_exactly_that(
+    tokenizer: TextTokenizer, ranks: DecoderConfig
+) -> None:
+    ranker = ranker_of(tokenizer, ENCODERS["transformer"], ranks)
+    if ranker.joined:
+        pytest.skip("keeps nothing of a candidate")
+    contexts, candidates = ranker.embed_contexts(CONTEXTS), ranker.embed_candidates(RESPONSES)
+    stored, table = ranker.head.stored(candidates), scores(ranker)
+    for row in range(len(CONTEXTS)):
+        groups = ranker.head.ceiling(contexts[row : row + 1])  # (groups, vectors, width)
+        for column in range(len(RESPONSES)):
+            most = (groups @ stored[column : column + 1].present.T).amax((1, 2)).sum()
+            assert table[row, column] <= most + 1e-5 * (1 + most.abs())
+            if ranker.head.several:
+                torch.testing.assert_close(table[row, column], most, atol=1e-5, rtol=1e-5)
 
 
 @each_encoder

@@ -76,12 +76,15 @@ def build_index(
     folder: str | Path,
     model: Ranker | str | Path,
     texts: Texts,
-    stored: str = "float32",
+    stored: str | None = None,
     device: str = "auto",
     allow_code: bool = False,
     show: bool = False,
 ) -> Index:
-    """Read texts, a file or rows at hand, and keep their vectors in a folder to search; `show` draws a bar."""
+    """Read texts, a file or rows at hand, and keep their vectors in a folder to search; `show` draws a bar.
+
+    stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
+    """
     from twofold.index import Index
 
     ranker = model if isinstance(model, Ranker) else load_ranker(model, device, allow_code)

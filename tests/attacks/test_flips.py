@@ -18,7 +18,7 @@ from tests.conftest import small_recipe, write_jsonl
 from tests.index.common import ranker_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.index import Index
-from twofold.model import Model, Ranker
+from twofold.model import Model
 from twofold.recipe import Recipe, train
 
 FLIPS = pytest.mark.parametrize(
@@ -26,13 +26,12 @@ FLIPS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def ranker(tokenizer: TextTokenizer) -> Ranker:
-    return ranker_of(tokenizer)
-
-
 @FLIPS
-def test_a_flipped_bit_in_an_index_never_gives_a_wrong_answer(tmp_path: Path, ranker: Ranker, count: int) -> None:
+@pytest.mark.parametrize("kind", ["poly", "late"])
+def test_a_flipped_bit_in_an_index_never_gives_a_wrong_answer(
+    tmp_path: Path, tokenizer: TextTokenizer, kind: str, count: int
+) -> None:
+    ranker = ranker_of(tokenizer, kind)
     folder = changed_index(tmp_path, ranker)
     assert {"index.sqlite", "index.sqlite-wal", "version"} <= kinds_of(folder).keys()
 

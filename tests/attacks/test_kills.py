@@ -16,9 +16,9 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.model import Ranker
 
 
-@pytest.fixture(scope="module")
-def ranker(tokenizer: TextTokenizer) -> Ranker:
-    return ranker_of(tokenizer)
+@pytest.fixture(scope="module", params=["poly", "late"])
+def ranker(tokenizer: TextTokenizer, request: pytest.FixtureRequest) -> Ranker:
+    return ranker_of(tokenizer, request.param)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,34 @@ def test_it_is_trained_prepared_ranked_saved_and_loaded(tokenizer: TextTokenizer
     for context in (pair["context"] for pair in PAIRS):
         ours, theirs = model.rank(context, kept), loaded.rank(context, responses)
         assert [(hit.id, hit.score) for hit in ours] == [(hit.id, hit.score) for hit in theirs]
+
+
+def test_prompts_are_markers_that_each_side_reads_and_keeps(tokenizer: TextTokenizer, tmp_path: Path) -> None:
+    ranks, reads = late.Config(projection=6), encoder("transformer", dropout=0.0)
+    plain = small_ranker(tokenizer, reads, ranks)
+    marked = small_ranker(tokenizer, reads, ranks, context={"prompt": "seven "}, candidate={"prompt": "eleven "})
+    for side, marker in (("embed_contexts", "seven "), ("embed_candidates", "eleven ")):
+        with_marker, by_hand = (
+            getattr(model, side)(texts) for model, texts in ((marked, ["one"]), (plain, [marker + "one"]))
+        )
+        torch.testing.assert_close(with_marker.vectors, by_hand.vectors)
+        assert with_marker.counts > getattr(plain, side)(["one"]).counts
+    marked.save_pretrained(tmp_path / "model")
+    assert Ranker.from_pretrained(tmp_path / "model").score(["one"], ["two"]) == marked.score(["one"], ["two"])
+
+
+def test_trained_weights_do_for_another_number_of_vectors(tokenizer: TextTokenizer, tmp_path: Path) -> None:
+    model = ranker(tokenizer)
+    task = model.config.tasks["main"]
+    decoder: Any = replace(task.decoder, max_vectors=2)  # type: ignore[call-arg]
+    pooled = Ranker(replace(model.config, tasks={"main": replace(task, decoder=decoder)}), model.tokenizers)
+    pooled.load_state_dict(model.state_dict())
+    pooled.save_pretrained(tmp_path / "model")
+    loaded, texts = Ranker.from_pretrained(tmp_path / "model"), ["one two three four five", "six"]
+    assert loaded.fingerprint() != model.fingerprint()
+    kept, whole = loaded.embed_candidates(texts), model.embed_candidates(texts)
+    assert kept.mask is not None
+    assert whole.mask is not None
+    vectors, mask = late.pool_tokens(whole.vectors, whole.mask, 2)
+    assert kept.mask.tolist() == mask.tolist()
+    torch.testing.assert_close(kept.present, F.normalize(vectors, dim=-1)[mask])

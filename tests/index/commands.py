@@ -33,7 +33,7 @@ def ids(content: Any) -> list[Any]:
 
 def save_models(folder: Path, tokenizer: TextTokenizer) -> Path:
     """Rankers with weights of their own, and `text`, a model that writes."""
-    for seed, kind in enumerate(["bi", "poly", "cross"]):
+    for seed, kind in enumerate(["bi", "poly", "cross", "late"]):
         small_ranker(tokenizer, encoder("transformer"), decoder(kind), seed).save_pretrained(folder / kind)
     heads = decoder("poly", attention="multihead", heads=2)
     small_ranker(tokenizer, encoder("transformer"), heads).save_pretrained(folder / "heads")

@@ -135,6 +135,11 @@ def ranker_of(tokenizer: TextTokenizer, kind: str = "poly", seed: int = 0, **set
     return small_ranker(tokenizer, encoder("transformer"), decoder(kind, **settings), seed).eval()
 
 
+def rounding_of(ranker: Ranker) -> float:
+    """By how much scores may differ because several vectors are stored as float16 unless told."""
+    return 0.02 if ranker.head.several else 0.0
+
+
 def truth_of(ranker: Ranker, context: str | list[str], texts: Mapping[Any, str]) -> dict[Any, float]:
     """The score of each text, by id, computed for all of them."""
     scores = ranker.score([context], ranker.prepare(list(texts.values())))[0]

@@ -90,9 +90,13 @@ def changed(index: Index, content: Content, draw: random.Random) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-@pytest.mark.parametrize("stored", ["float32", "float16"])
-def test_after_changes_at_random_an_index_equals_one_built_anew(tmp_path: Path, ranker: Ranker, stored: str) -> None:
-    draw = random.Random(stored)
+@pytest.mark.parametrize(
+    ("kind", "stored"), [("poly", "float32"), ("poly", "float16"), ("late", "float16"), ("late", "int8")]
+)
+def test_after_changes_at_random_an_index_equals_one_built_anew(
+    tmp_path: Path, tokenizer: TextTokenizer, kind: str, stored: str
+) -> None:
+    draw, ranker = random.Random(stored), ranker_of(tokenizer, kind)
     content: Content = {id: (text, {}) for id, text in enumerate(TEXTS[:30], start=1)}
     reader = Index.build(tmp_path / "index", ranker, rows_of(content), stored)
     for step in range(25):
@@ -101,7 +105,7 @@ def test_after_changes_at_random_an_index_equals_one_built_anew(tmp_path: Path, 
     reader.add(rows_of(last := {"last": ("one", {"year": 9})}))
     content |= last
     fresh = Index.build(tmp_path / "fresh", ranker, rows_of(content), stored)
-    # A text read beside others may differ in the last digit of float32, and so in the last one of float16.
+    # A text read beside others may differ in the last digit of float32, and so in the last one that is stored.
     rounding = 0.0 if stored == "float32" else 0.02
     for index in (reader, Index(tmp_path / "index", ranker)):
         for k in (1, 10, 1000):

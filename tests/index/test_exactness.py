@@ -138,6 +138,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "multihead": {"attention": "multihead", "heads": 2},
     "first": {"code_kind": "first", "codes": 8},
     "unnormalized": {"normalize": "none"},
+    "late": {"kind": "late"},
+    "late, pooled": {"kind": "late", "max_vectors": 3, "normalize": False},
 }
 
 
@@ -145,7 +147,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def test_an_index_answers_as_its_ranker_does(tmp_path: Path, tokenizer: TextTokenizer, name: str) -> None:
     ranker = ranker_of(tokenizer, **SETTINGS[name])
     texts = dict(enumerate(TEXTS[:300]))
-    with Index.build(tmp_path / "index", ranker, TEXTS[:300]) as index:
+    with Index.build(tmp_path / "index", ranker, TEXTS[:300], "float32") as index:
         contexts: list[str | list[str]] = ["seven hundred", "one", ["삼백", "two", "nine"], "nine " * 50]
         for context, together in zip(contexts, index.search_many(contexts, 7), strict=True):
             truth = truth_of(ranker, context, texts)
@@ -177,15 +179,16 @@ def test_several_shards_are_searched_as_one_over_vectors_as_they_are_stored(
         assert index.info()["stored"] == stored
 
 
+@pytest.mark.parametrize("kind", ["poly", "late"])
 def test_a_filter_and_exclusions_leave_an_exact_answer_among_the_rest(
-    tmp_path: Path, tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tokenizer: TextTokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "CHUNK_SIZE", 100)  # several shards
-    ranker = ranker_of(tokenizer)
+    ranker = ranker_of(tokenizer, kind)
     rows: list[dict[str, Any]] = [
         {"text": text, "id": f"n{number}", "third": number % 3} for number, text in enumerate(TEXTS[:300])
     ]
-    with Index.build(tmp_path / "index", ranker, rows) as index:
+    with Index.build(tmp_path / "index", ranker, rows, "float32") as index:
         for context in ("one", "삼백"):
             best = [hit.id for hit in index.search(context, 20)]
             for where, thirds in {

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.index.common import TEXTS, check_hits, ranker_of, truth_of
+from tests.index.common import TEXTS, check_hits, ranker_of, rounding_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.index import Index
@@ -64,9 +64,9 @@ class Changer:
             timer.join()
 
 
-@pytest.fixture(scope="module")
-def ranker(tokenizer: TextTokenizer) -> Ranker:
-    return ranker_of(tokenizer)
+@pytest.fixture(scope="module", params=["poly", "late"])
+def ranker(tokenizer: TextTokenizer, request: pytest.FixtureRequest) -> Ranker:
+    return ranker_of(tokenizer, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def check(folder: Path, ranker: Ranker) -> Content:
         assert index.info(check=True)["health"] == "good"
         if found:
             truth = truth_of(ranker, "seven hundred", {id: text for id, (text, _) in found.items()})
-            check_hits(index.search("seven hundred", 10), truth, 10)
+            check_hits(index.search("seven hundred", 10), truth, 10, rounding_of(ranker))
         return found
 
 
@@ -119,7 +119,7 @@ def test_a_reader_sees_what_another_process_changes(tmp_path: Path, ranker: Rank
             before.pop(1, None), before.pop(2, None)
         assert content_of(reader) == before
     truth = truth_of(ranker, "seven hundred", {id: text for id, (text, _) in before.items()})
-    check_hits(reader.search("seven hundred", 5), truth, 5)
+    check_hits(reader.search("seven hundred", 5), truth, 5, rounding_of(ranker))
 
 
 @KILLS

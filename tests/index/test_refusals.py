@@ -88,9 +88,29 @@ def test_models_that_will_not_do_are_named(built: Path, models: Path, tmp_path: 
     assert "does not rank" in refusal("index", "build", new, "--model", models / "text", "--texts", rows)
     assert refusal("index", "build", new, "--model", models / "no", "--texts", rows).startswith(f"{models / 'no'}: ")
     assert not new.exists()
-    for other in ("bi", "cross", "heads"):
+    said = refusal("index", "build", new, "--model", models / "bi", "--texts", rows, "--stored", "int8")
+    assert said.startswith("stored: int8 is for models that keep several vectors of a candidate")
+    for other in ("bi", "cross", "heads", "late"):
         assert "built with another model" in refusal("search", built, "one", "--model", models / other)
         assert "built with another model" in refusal("index", "add", built, "--texts", rows, "--model", models / other)
+
+
+def test_a_model_folder_that_holds_another_kind_of_ranker_now_is_named(
+    built: Path, models: Path, tmp_path: Path
+) -> None:
+    rows = built.parent / "rows.jsonl"
+    for kind, other in (("late", "bi"), ("bi", "late")):
+        folder, index = tmp_path / kind, tmp_path / f"{kind}.index"
+        shutil.copytree(models / kind, folder)
+        done("index", "build", index, "--model", folder, "--texts", rows)
+        shutil.rmtree(folder)
+        shutil.copytree(models / other, folder)
+        commands: list[list[str | Path]] = [["search", index, "one"], ["index", "add", index, "--texts", rows]]
+        for command in commands:
+            said = refusal(*command)
+            assert said.startswith(f"{index}: built with another model ({folder})")
+            assert f"the decoder is {other}, that of the index {kind}" in said
+            assert f"the decoder is {other}" in refusal(*command, "--model", models / other)
 
 
 def test_a_model_that_was_moved_is_given_anew(models: Path, tmp_path: Path) -> None:
@@ -119,7 +139,7 @@ def test_a_context_without_words_is_one_line(built: Path, context: str) -> None:
         *(["search", "INDEX", "one", "--then", stage] for stage in ("model", ":5", "model:0", "")),
         ["search", "INDEX"],
         ["index", "build", "INDEX"],
-        ["index", "build", "INDEX", "--model", "x", "--texts", "y", "--stored", "int8"],
+        ["index", "build", "INDEX", "--model", "x", "--texts", "y", "--stored", "int4"],
         ["index", "add", "INDEX"],
         ["index", "remove", "INDEX"],
         ["index", "info"],

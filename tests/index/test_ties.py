@@ -64,13 +64,14 @@ def test_a_better_candidate_stands_before_equal_ones_of_smaller_id(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("kind", ["poly", "late"])
 def test_equal_texts_score_the_same_and_stand_in_the_order_of_their_ids(
-    tmp_path: Path, tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tokenizer: TextTokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "CHUNK_SIZE", 90)
-    ranker = ranker_of(tokenizer)
+    ranker = ranker_of(tokenizer, kind)
     texts = [TEXTS[number * number % 11] for number in range(400)]
-    with Index.build(tmp_path / "index", ranker, texts) as index:
+    with Index.build(tmp_path / "index", ranker, texts, "float32") as index:
         hits = index.search("seven hundred", 400)
         check_hits(hits, truth_of(ranker, "seven hundred", dict(enumerate(texts))), 400)
         for text in set(texts):

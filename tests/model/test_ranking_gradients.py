@@ -25,6 +25,7 @@ RANKERS = {
     "poly": decoder("poly"),
     "poly-first": decoder("poly", code_kind="first", codes=4, output_scale=2.0),
     "poly-multihead": decoder("poly", attention="multihead", heads=2, normalize="none"),
+    "late": decoder("late", skip_punctuation=True, output_scale=2.0),
     "cross": decoder("cross", output_scale=2.0),
 }
 Losses = tuple[LossConfig, ...]
@@ -92,7 +93,7 @@ def test_the_size_of_the_chunks_does_not_change_the_gradients(
 
 
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
-@pytest.mark.parametrize("kind", ["bi", "poly-first"])
+@pytest.mark.parametrize("kind", ["bi", "poly-first", "late"])
 def test_given_negatives_and_a_teacher_are_learned_from_within_bounded_memory_too(
     tokenizer: TextTokenizer, kind: str, losses: Losses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +139,7 @@ def test_only_a_batch_too_large_for_memory_is_read_twice(tokenizer: TextTokenize
     assert read == ([True] if kind == "cross" else [False, False, True, True])
 
 
-@pytest.mark.parametrize("kind", ["bi", "poly-first", "poly-multihead", "cross"])
+@pytest.mark.parametrize("kind", ["bi", "poly-first", "poly-multihead", "late", "cross"])
 def test_bounded_memory_goes_with_half_precision(tokenizer: TextTokenizer, kind: str) -> None:
     ranker = learning(tokenizer, RANKERS[kind])
     batch = batch_of(ranker, GIVEN)
@@ -212,7 +213,9 @@ REPEATED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
-@pytest.mark.parametrize(("kind", "scale"), [("bi", 1.0), ("poly", 1.0), ("poly-first", 2.0), ("poly-multihead", 1.0)])
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("bi", 1.0), ("poly", 1.0), ("poly-first", 2.0), ("poly-multihead", 1.0), ("late", 2.0)]
+)
 def test_a_loss_is_that_of_a_loop(tokenizer: TextTokenizer, kind: str, scale: float, losses: Losses) -> None:
     ranker = learning(tokenizer, RANKERS[kind], losses=losses).eval()
     expected = expected_loss(ranker, REPEATED, scale)

@@ -145,12 +145,18 @@ def index() -> None:
 
 @index.command()
 @_folder
-@click.option("--model", required=True, help="A bi- or poly-encoder: a folder, a hub id, `default`, ...")
+@click.option(
+    "--model", required=True, help="A bi- or poly-encoder, or late interaction: a folder, a hub id, `default`, ..."
+)
 @_texts
-@click.option("--stored", default="float32", type=click.Choice(["float32", "float16"]))
+@click.option(
+    "--stored",
+    type=click.Choice(["float32", "float16", "int8"]),
+    help="float32 unless given, float16 of late interaction; int8 is for late interaction only.",
+)
 @where_options
 def build(folder: Path, **options: Any) -> None:
-    """Read every text and keep its vector. One that was cut short goes on where it stood when it is run again.
+    """Read every text and keep its vectors. One that was cut short goes on where it stood when it is run again.
 
     \b
       twofold index build answers.index --model default --texts answers.txt
@@ -219,7 +225,7 @@ def info(folder: Path, check: bool, as_json: bool) -> None:
 
     with api.open_index(folder) as opened:
         about = opened.info(check)
-    show(about, (f"{name:12} {_info(value)}" for name, value in about.items()), as_json)
+    show(about, (f"{name:20} {_info(value)}" for name, value in about.items()), as_json)
 
 
 def _change(folder: Path, done: str, change: Callable[[Index], int], **opening: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from twofold.config import Part, Role
@@ -72,6 +73,18 @@ class Vectors:
     def __len__(self) -> int:
         return self.vectors.shape[0]
 
+    @property
+    def present(self) -> Tensor:
+        """(all vectors, width): those that are there, one row after another."""
+        return self.vectors.flatten(0, 1) if self.mask is None else self.vectors[self.mask]
+
+    @property
+    def counts(self) -> Tensor:
+        """(rows,): how many vectors each row has."""
+        if self.mask is None:
+            return torch.full((len(self),), self.vectors.shape[1])
+        return self.mask.sum(1)
+
     def __getitem__(self, rows: slice | Sequence[int] | Tensor) -> Vectors:
         return Vectors(self.vectors[rows], None if self.mask is None else self.mask[rows])
 
@@ -85,7 +98,7 @@ class RankingDecoder(Decoder):
     """g of a ranker: sees what was read of contexts and candidates, and scores them."""
 
     several: ClassVar[bool] = False
-    """Whether several vectors are kept of a candidate."""
+    """Whether several vectors are kept of a candidate, whose score is then exactly what `ceiling` says at most."""
     compares: bool = False
     """Whether, where the two are read as one text, each is read alone as well, and `score` is added to `joint`."""
 
@@ -120,7 +133,8 @@ class RankingDecoder(Decoder):
     def ceiling(self, contexts: Vectors) -> Tensor:
         """Vectors that bound one context's scores: (groups, vectors, width).
 
-        No candidate scores more than the sum, over the groups, of its largest dot product with a vector in the group.
+        No candidate scores more than the sum, over the groups, of its largest dot product with a vector in the group:
+        the largest of all its vectors', where several are kept.
         """
         raise NotImplementedError
 

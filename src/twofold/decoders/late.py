@@ -78,6 +78,10 @@ class LateInteraction(RankingDecoder):
         parts = [_sum_of_maxima(contexts, candidates[start : start + size]) for start in starts]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
+    def ceiling(self, contexts: Vectors) -> Tensor:
+        """Each query token by itself: the sum of its largest dot products is the score."""
+        return contexts.present[:, None]
+
     def _vectors(self, hidden: Hidden) -> Tensor:
         vectors: Tensor = self.project(hidden.need("states"))
         return F.normalize(vectors, dim=-1) if self.config.normalize else vectors
@@ -111,21 +115,25 @@ def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> tuple[Tensor, Tenso
     are left; a mean counts as often as the tokens that it stands for."""
     rows, positions, _ = vectors.shape
     sums, sizes, real = vectors * mask[..., None], mask.to(vectors.dtype), mask.clone()
+    units = F.normalize(sums.detach(), dim=-1)
     apart = torch.eye(positions, dtype=torch.bool, device=mask.device)
+    alike = units @ units.transpose(1, 2)  # (rows, positions, positions)
+    alike = alike.masked_fill(apart | ~real[:, None] | ~real[..., None], -math.inf)
     for _ in range(positions - most):
         crowded = real.sum(1) > most
         if not crowded.any():
             break
-        units = F.normalize(sums, dim=-1)
-        alike = units @ units.transpose(1, 2)  # (rows, positions, positions)
-        alike = alike.masked_fill(apart | ~real[:, None] | ~real[..., None], -math.inf)
-        place = alike.flatten(1).argmax(1)
-        first, second = place // positions, place % positions
         row = torch.arange(rows, device=mask.device)[crowded]
-        into, gone = first[crowded], second[crowded]
+        into = alike.amax(2).argmax(1)[crowded]
+        gone = alike[row, into].argmax(1)
         sums[row, into] += sums[row, gone]
         sizes[row, into] += sizes[row, gone]
         real[row, gone] = False
+        units[row, into] = F.normalize(sums[row, into].detach(), dim=-1)
+        changed = (units[row] @ units[row, into][..., None])[..., 0]  # (crowded rows, positions)
+        changed = changed.masked_fill(apart[into] | ~real[row], -math.inf)
+        alike[row, into] = alike[row, :, into] = changed
+        alike[row, gone] = alike[row, :, gone] = -math.inf
     means = sums / sizes.clamp(min=1)[..., None]
     kept = min(most, positions)
     # Real vectors first, in their order.

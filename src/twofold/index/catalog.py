@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from twofold.index import database as sqlite
 from twofold.index.database import CATALOG_FILE, FORMAT, REMEDY, Entry, ShardRecord, small_tables_checksum
 from twofold.index.filters import condition
 from twofold.index.quantized import Floats, Rows
+
+if TYPE_CHECKING:
+    from twofold.model.ranker import Ranker
 
 LOCK_WAIT = 60.0
 """Seconds to wait for another process that is writing."""
@@ -171,12 +174,16 @@ class Catalog:
 
     # --- checks ---
 
-    def check_model(self, fingerprint: str, name: object) -> None:
+    def check_model(self, model: Ranker, name: object) -> None:
         """Refuse a model other than the one that the index was built with: vectors of two models do not mix."""
-        if self.metadata("fingerprint") != fingerprint:
+        if self.metadata("fingerprint") != model.fingerprint():
+            built, given = self.metadata("decoder"), model.kind
+            reason = "its weights, tokenizer or settings have changed"
+            if built not in (None, given):
+                reason = f"it was replaced: the decoder is {given}, that of the index {built}"
             raise TwofoldError(
-                f"{self.folder}: built with another model ({self.metadata('model')}) than {name}, or its weights, "
-                "tokenizer or settings have changed; give the same model, or build the index anew"
+                f"{self.folder}: built with another model ({self.metadata('model')}) than {name}, or {reason}; "
+                "give the same model, or build the index anew"
             )
 
     def check_ready(self) -> None:

@@ -29,7 +29,8 @@ Folder = str | Path
 Load = Callable[[Folder], Ranker]
 Ids = Iterable[Any]
 Mode = Literal["exact", "fast"]
-ENGINE = "exact search by 8-bit bounds"
+ENGINES = {False: "exact search by 8-bit bounds", True: "exact search by a scan"}
+"""How an index is searched, by whether several vectors are kept of a candidate."""
 
 
 class Index:
@@ -46,10 +47,11 @@ class Index:
 
     @classmethod
     def build(
-        cls, folder: Folder, model: Ranker, texts: Texts, stored: str = "float32", name: str = "", show: bool = False
+        cls, folder: Folder, model: Ranker, texts: Texts, stored: str | None = None, name: str = "", show: bool = False
     ) -> Self:
-        """Read every text and store its vector; a build that was cut short goes on where it stood.
+        """Read every text and store its vectors; a build that was cut short goes on where it stood.
 
+        stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
         name: under which the model will be found again; show: a bar
         """
         build_index(Path(folder), model, name, at_hand(texts), stored, show)
@@ -82,7 +84,7 @@ class Index:
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
         ranker = name if isinstance(name, Ranker) else self._load(name)
-        self._catalog.check_model(ranker.fingerprint(), "the one given" if name is ranker else name)
+        self._catalog.check_model(ranker, "the one given" if name is ranker else name)
         return ranker
 
     def search(
@@ -148,22 +150,27 @@ class Index:
             about: dict[str, Any] = {
                 "candidates": catalog.count(),
                 "model": catalog.metadata("model"),
+                "decoder": catalog.metadata("decoder"),
                 "fingerprint": catalog.metadata("fingerprint"),
-                "engine": ENGINE,
+                "engine": ENGINES[False],
                 "format": int(catalog.metadata("format") or 0),
                 "state": catalog.metadata("state"),
                 "width": None,
                 "stored": catalog.metadata("stored"),
                 "fields": sorted(catalog.fields()),
                 "shards": len(records),
+                "vectors": 0,
                 "removed": len(catalog.deleted_since(-1)),
                 "bytes": {"shards": sum(record.size for record in records), "texts": catalog.path.stat().st_size},
+                "bytes_per_candidate": _mean([record.size for record in records], [record.rows for record in records]),
                 "health": "good",
             }
         try:
             for record in records:
                 shard = Shard(self.folder / SHARD_FOLDER, record)
-                about["width"] = shard.quantized.integers.shape[1]
+                count, about["width"] = shard.shape
+                about["vectors"] += count
+                about["engine"] = ENGINES[shard.places is not None]
                 if check:
                     shard.check()
             if check:
@@ -196,6 +203,11 @@ class Index:
     @property
     def _catalog(self) -> Catalog:
         return self._catalogs.current()
+
+
+def _mean(sizes: Sequence[int], counts: Sequence[int]) -> int | None:
+    """Bytes in shards for each candidate in them."""
+    return round(sum(sizes) / sum(counts)) if counts else None
 
 
 _OPEN: weakref.WeakSet[Index] = weakref.WeakSet()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
@@ -72,14 +72,17 @@ class Query:
         """contexts: one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
         with torch.no_grad():
-            groups = head.ceiling(contexts).cpu().numpy()
-        if not np.isfinite(groups).all():
+            self.groups: Floats = head.ceiling(contexts).cpu().numpy()
+        if not np.isfinite(self.groups).all():
             raise TwofoldError(f"the scores are {NOT_NUMBERS}")
-        self.bounds = Bounds(groups)
         self.guess = None
         if directions is not None:
-            projection = (directions @ groups.mean(1).sum(0)).astype(np.float64)
+            projection = (directions @ self.groups.mean(1).sum(0)).astype(np.float64)
             self.guess = QuantizedDirections.of(projection[None]).integers[0]
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        return Bounds(self.groups)
 
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
@@ -128,7 +131,7 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
     top = TopK(k, floor)
-    rows = _highest(bounds, seeds)
+    rows = highest(bounds, seeds)
     top.add(rows, query.score(stored.vectors(rows)))
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
@@ -138,13 +141,18 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     if len(rows) > FEW:
         bounds = query.bounds.tight(stored.quantized, rows)
         rows, bounds = rows[bounds >= top.floor], bounds[bounds >= top.floor]
+    return score_down(top, rows, bounds, lambda chosen: query.score(stored.vectors(chosen)))
+
+
+def score_down(top: TopK, rows: Rows, bounds: Floats, score: Callable[[Rows], Floats]) -> TopK:
+    """Score rows from the highest bound down, until no bound reaches the floor."""
     order = np.argsort(-bounds)
     for start in range(0, len(rows), CHUNK):
         chunk = order[start : start + CHUNK]
         chunk = chunk[bounds[chunk] >= top.floor]
         if not len(chunk):
             break
-        top.add(rows[chunk], query.score(stored.vectors(rows[chunk])))
+        top.add(rows[chunk], score(rows[chunk]))
     return top
 
 
@@ -161,7 +169,7 @@ def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float 
         np.multiply(dots, stored.projections.steps[block], out=guesses[block])
     if stored.excluded is not None:
         guesses[stored.excluded] = -np.inf
-    rows = _highest(guesses, count)
+    rows = highest(guesses, count)
     bounds = query.bounds.tight(stored.quantized, rows)
     rows = rows[np.argsort(-bounds)[: SEEDS + 4 * k]]
     top = TopK(k, floor)
@@ -212,7 +220,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
 
 
-def _highest(values: Floats, count: int) -> Rows:
+def highest(values: Floats, count: int) -> Rows:
     """Rows of about the `count` highest values; those that are −inf are left out."""
     least = np.partition(values, len(values) - count)[len(values) - count]
     return np.flatnonzero(values >= max(least, LOWEST))[: 2 * count]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,28 @@ from twofold import storage
 from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import REMEDY, ShardRecord
-from twofold.index.quantized import Floats, QuantizedProjections, QuantizedVectors, Rows, principal_directions
+from twofold.index.places import Places
+from twofold.index.quantized import (
+    Floats,
+    QuantizedProjections,
+    QuantizedVectors,
+    Rows,
+    principal_directions,
+    round_up,
+    widened,
+)
 from twofold.storage.checksums import CheckedBytes, SummedFile
 
 SHARD_FOLDER = "shards"
-ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "vectors", "heads", "integers")
-"""What a shard holds of its rows, wide numbers first, so that all arrays are aligned."""
-DTYPES = {"I64": "int64", "I8": "int8", "F32": "float32", "F16": "float16"}
+ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "scales", "counts", "vectors", "heads", "integers")
+"""What a shard may hold of its rows, wide numbers first, so that all arrays are aligned."""
+OF_VECTORS = ("vectors", "scales")
+"""Arrays that have an entry for each vector, where `counts` says how many vectors a row has; others have one a row."""
+DTYPES = {"I64": "int64", "I32": "int32", "I8": "int8", "F32": "float32", "F16": "float16"}
 """The types of numbers in a shard, by their names in safetensors."""
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-ROWS_AT_A_TIME = 1 << 14
-"""Rows that are held in memory at a time while a shard is written."""
+ENTRIES_AT_A_TIME = 1 << 14
+"""Entries of an array, about so many, that are held in memory at a time while a shard is written."""
 MERGE_FACTOR = 8
 """So many neighboring shards of similar size are merged into one."""
 SMALL_SHARD, FULL_SHARD = 512, 1 << 20
@@ -64,26 +75,47 @@ class Shard:
             start, stop = (header_end + offset for offset in about["data_offsets"])
             self._starts[name] = start
             self._arrays[name] = content[start:stop].view(DTYPES[about["dtype"]]).reshape(about["shape"])
+        self.names = tuple(self._arrays)
+        self.places: Places | None = None
+        """Of rows that hold several vectors each."""
         self.keys: Rows = self._whole("keys")
-        self.quantized = QuantizedVectors(*map(self._whole, ("integers", "steps", "errors", "norms")))
-        self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
+        self.norms = self._whole("norms") if "norms" in self.names else None
+        if "counts" in self.names:
+            self.places = Places(self._whole("counts"))
+        else:
+            self.quantized = QuantizedVectors(*map(self._whole, ("integers", "steps", "errors", "norms")))
+            self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
 
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many vectors there are, and their width."""
+        count, width = self._arrays["vectors"].shape
+        return count, width
+
     def vectors(self, rows: Rows | slice) -> Floats:
-        """Vectors of some rows, as float32: (rows, width)."""
-        return self.take("vectors", rows).astype(np.float32, copy=False)
+        """Vectors of some rows, as float32: (vectors, width)."""
+        return widened(self.take("vectors", rows), self.take("scales", rows) if "scales" in self.names else None)
+
+    def integers(self, rows: slice) -> tuple[NDArray[Any], Floats]:
+        """Vectors of some rows that are stored as 8-bit integers, (vectors, width), and their scales, (vectors,)."""
+        return self.take("vectors", rows), self.take("scales", rows)
 
     def take(self, name: str, rows: Rows | slice) -> NDArray[Any]:
         """Some rows of an array."""
-        array = self._arrays[name]
-        row_size, start = array[:1].nbytes, self._starts[name]
-        if isinstance(rows, slice):
-            self._content.check(start + rows.start * row_size, start + rows.stop * row_size)
+        array, places = self._arrays[name], _places(self.places, name, rows)
+        size, start = array[:1].nbytes, self._starts[name]
+        if isinstance(places, slice):
+            self._content.check(start + places.start * size, start + places.stop * size)
         else:
-            self._content.check_rows(start + rows * row_size, row_size)
-        return array[rows]
+            self._content.check_rows(start + places * size, size)
+        return array[places]
+
+    def length(self, name: str, rows: Rows) -> int:
+        """How many entries an array has for some rows."""
+        return len(rows) if self.places is None or name not in OF_VECTORS else int(self.places.counts[rows].sum())
 
     def rows_of(self, keys: Rows) -> Rows:
         """Rows of those keys that are in this shard, whose keys ascend."""
@@ -99,21 +131,48 @@ class Shard:
         return self.take(name, slice(0, len(self._arrays[name])))
 
 
+def _places(places: Places | None, name: str, rows: Rows | slice) -> Rows | slice:
+    """Where an array has its entries for some rows."""
+    return rows if places is None or name not in OF_VECTORS else places.of(rows)
+
+
 class NewRows:
     """Candidates that are not yet in a file."""
 
-    def __init__(self, keys: Rows, vectors: NDArray[Any], directions: Floats) -> None:
-        """vectors (rows, width) float32 or float16; directions: those of the projections"""
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.arrays, self.names = arrays, tuple(arrays)
+        self.places = Places(arrays["counts"]) if "counts" in arrays else None
+
+    @classmethod
+    def single(cls, keys: Rows, vectors: NDArray[Any], directions: Floats) -> NewRows:
+        """One vector each: vectors (rows, width) float32 or float16; directions: those of the projections."""
         wide = vectors.astype(np.float32)
-        self.arrays: dict[str, NDArray[Any]] = {"keys": keys, "vectors": vectors}
-        self.arrays |= vars(QuantizedVectors.of(wide)) | _projected(wide, directions)
+        bounded: dict[str, NDArray[Any]] = vars(QuantizedVectors.of(wide)) | _projected(wide, directions)
+        return cls({"keys": keys, "vectors": vectors, **bounded})
+
+    @classmethod
+    def several(cls, keys: Rows, vectors: NDArray[Any], counts: NDArray[Any], stored: str) -> NewRows:
+        """Several vectors each, `counts` of a row: vectors (vectors, width), one row after another."""
+        arrays: dict[str, NDArray[Any]] = {"keys": keys, "counts": counts.astype(np.int32)}
+        if stored != "int8":
+            return cls({**arrays, "vectors": vectors})
+        quantized = QuantizedVectors.of(vectors)
+        lengths = np.linalg.norm(widened(quantized.integers, quantized.steps).astype(np.float64), axis=1)
+        longest = np.zeros(len(counts))
+        np.maximum.at(longest, np.repeat(np.arange(len(counts)), counts), lengths)
+        arrays |= {"vectors": quantized.integers, "scales": quantized.steps, "norms": round_up(longest)}
+        return cls(arrays)
 
     def __len__(self) -> int:
         return len(self.arrays["keys"])
 
+    def length(self, name: str) -> int:
+        """How many entries an array has."""
+        return len(self.arrays[name])
+
     def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Some rows of an array."""
-        return self.arrays[name][start:stop]
+        return self.arrays[name][_places(self.places, name, slice(start, stop))]
 
 
 @dataclass(frozen=True)
@@ -125,8 +184,16 @@ class KeptRows:
     directions: Floats | None = None
     """New directions of the projections; None keeps the projections as they are."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.shard.names
+
     def __len__(self) -> int:
         return len(self.rows)
+
+    def length(self, name: str) -> int:
+        """How many entries an array has for these rows."""
+        return self.shard.length(name, self.rows)
 
     def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Some rows of an array."""
@@ -144,23 +211,26 @@ def _projected(vectors: Floats, directions: Floats) -> dict[str, NDArray[Any]]:
 def write_shard(path: Path, sources: Sequence[NewRows | KeptRows]) -> ShardRecord:
     """Write the rows of all sources, whose keys ascend, into one file; few of them are in memory at a time."""
     rows = sum(map(len, sources))
+    names = [name for name in ARRAYS if name in sources[0].names]
     header, end = {}, 0
-    for name in ARRAYS:
-        row = sources[0].part(name, 0, 1)
-        start, end = end, end + rows * row.nbytes
-        shape = (rows, *row.shape[1:])
-        header[name] = {"dtype": DTYPE_NAMES[row.dtype.name], "shape": shape, "data_offsets": [start, end]}
+    for name in names:
+        first = sources[0].part(name, 0, 1)[:1]
+        count = sum(source.length(name) for source in sources)
+        start, end = end, end + count * first.nbytes
+        shape = (count, *first.shape[1:])
+        header[name] = {"dtype": DTYPE_NAMES[first.dtype.name], "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 64)
     with storage.new_file(path) as file:
         shard = SummedFile(file)
         shard.write(len(text).to_bytes(8, "little") + text)
-        for name in ARRAYS:
+        for name in names:
+            step = max(1, ENTRIES_AT_A_TIME * rows // header[name]["shape"][0])
             for source in sources:
-                for start in range(0, len(source), ROWS_AT_A_TIME):
-                    shard.write(source.part(name, start, start + ROWS_AT_A_TIME).tobytes())
-    first, last = (source.part("keys", 0, len(source)) for source in (sources[0], sources[-1]))
-    return ShardRecord(path.name, int(first[0]), int(last[-1]), rows, shard.size, shard.checksums())
+                for start in range(0, len(source), step):
+                    shard.write(source.part(name, start, start + step).tobytes())
+    keys, last = (source.part("keys", 0, len(source)) for source in (sources[0], sources[-1]))
+    return ShardRecord(path.name, int(keys[0]), int(last[-1]), rows, shard.size, shard.checksums())
 
 
 class ShardFiles:
@@ -203,7 +273,7 @@ class ShardFiles:
         shards = [Shard(self.folder, record) for record in old]
         kept = [(shard, np.delete(np.arange(len(shard)), shard.rows_of(deleted))) for shard in shards]
         kept = [(shard, rows) for shard, rows in kept if len(rows)]
-        if kept and learn_directions:
+        if kept and learn_directions and kept[0][0].places is None:
             step = max(1, sum(len(rows) for _, rows in kept) // SAMPLE_SIZE)
             directions = principal_directions(np.concatenate([shard.vectors(rows[::step]) for shard, rows in kept]))
         groups: list[list[KeptRows]] = []

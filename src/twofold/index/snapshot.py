@@ -19,6 +19,7 @@ from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import CATALOG_FILE, REMEDY, ShardRecord, create_version
 from twofold.index.quantized import Floats, Rows
+from twofold.index.scan import SeveralVectors, scan
 from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
 from twofold.index.shards import SHARD_FOLDER, Shard
 from twofold.progress import bar
@@ -42,10 +43,19 @@ class MaskedShard:
 
     def top_k(self, query: Query, k: int, floor: float) -> TopK:
         shard = self.shard
-        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections)
-        top = (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
+        if shard.places is not None:
+            several = SeveralVectors(shard.places, shard.vectors, self.excluded, shard.integers, shard.norms)
+            top = scan(query, several, k, floor)
+        else:
+            top = self._bounded(query, k, floor)
         top.keys = shard.keys[top.keys]
         return top
+
+    def _bounded(self, query: Query, k: int, floor: float) -> TopK:
+        """The best of candidates of one vector each."""
+        shard = self.shard
+        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections)
+        return (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
 
     def only(self, keys: Rows) -> MaskedShard:
         """The rows of these keys, which ascend."""

@@ -24,35 +24,37 @@ from twofold.data.candidates import Candidate, Texts, is_file, read_candidates
 from twofold.errors import TwofoldError
 from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
 from twofold.index.database import CATALOG_FILE, VERSION_FILE, Entry, create_catalog
-from twofold.index.quantized import principal_directions
+from twofold.index.places import Places
+from twofold.index.quantized import Floats, Rows, principal_directions
 from twofold.index.shards import NewRows, ShardFiles
 from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
 from twofold.storage.locks import held
 
 LOCK_FILE = ".lock"
-STORED = ("float32", "float16")
+STORED = ("float32", "float16", "int8")
 CHUNK_SIZE = 4096
 """Texts that are read and written as one shard before they count: what a kill can cost."""
+PIECE = 512
+"""Texts whose vectors, where a text has several, are held at a time with the padding of the longest."""
 
 
-def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: str, show: bool) -> None:
+def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: str | None, show: bool) -> None:
     """Build an index, or go on with a build that was cut short: texts that count already are not read again."""
     if model.joined:
         raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
-    if stored not in STORED:
-        raise TwofoldError(f"stored: there is no {stored!r}; give {' or '.join(STORED)}")
+    stored = _as_stored(stored, model)
     source, fingerprint = _source_of(texts), model.fingerprint()
     total = _check_candidates(texts, 0)  # first: what cannot be stored leaves nothing behind
     _check_folder(folder)
     with held(folder / LOCK_FILE, "building an index"):
         if not os.path.exists(folder / CATALOG_FILE):
-            settings = {"model": name, "fingerprint": fingerprint, "stored": stored, "source": source}
-            create_catalog(folder, {**settings, "state": BUILDING, "next_key": "1"})
+            settings = {"model": name, "fingerprint": fingerprint, "decoder": model.kind, "stored": stored}
+            create_catalog(folder, {**settings, "source": source, "state": BUILDING, "next_key": "1"})
         writer = Writer(folder, model)
         catalog = writer.catalog
         with writer.session():
-            catalog.check_model(fingerprint, name)
+            catalog.check_model(model, name)
             if catalog.metadata("state") == READY:
                 raise TwofoldError(
                     f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
@@ -157,21 +159,46 @@ class Writer:
         with self.catalog.write_transaction():
             self.catalog.set_metadata(name, value)
 
-    def _vectors(self, texts: Sequence[str], report: Report) -> NDArray[Any]:
-        """(texts, width) as they are stored; equal texts are read once."""
+    def _new_rows(self, keys: Rows, texts: Sequence[str], report: Report) -> NewRows:
+        """The vectors of texts as they are stored; equal texts are read once."""
         assert self.model is not None
+        stored, several = str(self.catalog.metadata("stored")), self.model.head.several
         unique = list(dict.fromkeys(texts))
-        places = {text: place for place, text in enumerate(unique)}
-        embeddings = self.model.head.stored(self.model.embed_candidates(unique, report))
-        vectors = embeddings.single.cpu().numpy()[[places[text] for text in texts]]
+        number = {text: place for place, text in enumerate(unique)}
+        vectors, counts = self._read(unique, PIECE if several else len(unique), report)
+        rows = np.array([number[text] for text in texts])
+        vectors, counts = vectors[Places(counts).of(rows)], counts[rows]
         with np.errstate(over="ignore"):
-            vectors = vectors.astype(self.catalog.metadata("stored"))
+            vectors = vectors.astype("float32" if stored == "int8" else stored, copy=False)
         for place in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():
             raise TwofoldError(
-                f"the vector of {texts[place][:60]!r} is not finite; the model is damaged"
+                f"the vector of {np.repeat(texts, counts)[place][:60]!r} is not finite; the model is damaged"
                 + (", or its numbers too large for float16" if vectors.dtype == np.float16 else "")
             )
-        return vectors
+        if several:
+            return NewRows.several(keys, vectors, counts, stored)
+        return NewRows.single(keys, vectors, self._directions(vectors))
+
+    def _read(self, texts: Sequence[str], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
+        """The vectors of all texts, one text after another, and how many each has; `step` texts are read at a time."""
+        assert self.model is not None
+        parts = []
+        for start in range(0, len(texts), step):
+            piece = self.model.embed_candidates(
+                texts[start : start + step], lambda done, read=start: report(read + done)
+            )
+            parts.append(self.model.head.stored(piece))
+        vectors = np.concatenate([part.present.cpu().numpy() for part in parts])
+        return vectors, np.concatenate([part.counts.cpu().numpy() for part in parts])
+
+    def _directions(self, vectors: NDArray[Any]) -> Floats:
+        """The directions of the projections; the first are a guess, merging all shards learns better ones."""
+        directions = self.catalog.directions()
+        if directions is None:
+            directions = principal_directions(vectors.astype(np.float32))
+            with self.catalog.write_transaction():
+                self.catalog.set_directions(directions)
+        return directions
 
     def _commit(
         self, new: Mapping[Any, Candidate], deleted: Sequence[int], updated: Sequence[Entry], report: Report
@@ -182,19 +209,26 @@ class Writer:
         entries = [Entry(key, id, candidate.text, _fields_of(candidate)) for key, (id, candidate) in numbered]
         records = []
         if entries:
-            vectors, directions = self._vectors([entry.text for entry in entries], report), self.catalog.directions()
-            if directions is None:  # a first guess; merging all shards learns better ones
-                directions = principal_directions(vectors.astype(np.float32))
-                with self.catalog.write_transaction():
-                    self.catalog.set_directions(directions)
             keys = np.arange(first, first + len(entries))
-            records = [self.shards.write([NewRows(keys, vectors, directions)])]
+            records = [self.shards.write([self._new_rows(keys, [entry.text for entry in entries], report)])]
         with self.catalog.write_transaction():
             self.catalog.delete(deleted)
             self.catalog.insert(entries)
             self.catalog.update_fields(updated)
             self.catalog.replace_shards([], records)
         self.shards.merge_small()
+
+
+def _as_stored(stored: str | None, model: Ranker) -> str:
+    """The type of the stored numbers; unless given, one that suits how many vectors are kept of a candidate."""
+    several = model.head.several
+    if stored is None:
+        return "float16" if several else "float32"
+    if stored not in STORED:
+        raise TwofoldError(f"stored: there is no {stored!r}; give {', '.join(STORED[:-1])} or {STORED[-1]}")
+    if stored == "int8" and not several:
+        raise TwofoldError("stored: int8 is for models that keep several vectors of a candidate; give float16")
+    return stored
 
 
 def _check_folder(folder: Path) -> None:

@@ -59,6 +59,11 @@ class Ranker(Model):
                 self.candidate_tower = config.candidate_encoder.build(self.candidates.spec, config.needs())
 
     @property
+    def kind(self) -> str:
+        """The kind of the decoder."""
+        return kind_of(self.config.tasks[MAIN].decoder)
+
+    @property
     def head(self) -> RankingDecoder:
         """The decoder."""
         return cast(RankingDecoder, self.decoders[MAIN])

@@ -1,0 +1,162 @@
+"""Exact top-k search among candidates of several vectors each, in blocks that bound the memory.
+
+A score is the sum, over the groups of `RankingDecoder.ceiling`, of the largest dot product of a vector in the group
+with a vector of the candidate: Σ_t max_j q_t·c_j of late interaction. All are scored; but where vectors are stored as
+8-bit integers, and the processor multiplies these faster than floats, integers bound every score first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from twofold.index.bounds import compiled
+from twofold.index.places import Places
+from twofold.index.quantized import LARGEST, Floats, QuantizedVectors, Rows
+from twofold.index.search import LOWEST, SEEDS, Query, TopK, highest, score_down
+
+BLOCK_VECTORS = 4096
+"""Vectors that are compared at a time: they, and their dot products with a context's, stay in the processor's cache."""
+MANY = 4
+"""If bounds leave more than one of so many rows, all are scored."""
+TRIES, PAYS = 5, 2.0
+"""How often products of integers are timed beside those of floats, and how many times as fast they must be."""
+
+
+@dataclass(frozen=True)
+class SeveralVectors:
+    """Candidates as they are stored in one place, several vectors of each."""
+
+    places: Places
+    vectors: Callable[[Rows | slice], Floats]
+    """Gives the vectors of some rows, one row after another: (vectors, width)."""
+    excluded: NDArray[np.bool_] | None = None
+    """(rows,): rows that are no candidates."""
+    integers: Callable[[slice], tuple[NDArray[Any], Floats]] | None = None
+    """Gives the same as integers from −127 to 127 and a scale for each vector, where they are stored so."""
+    norms: Floats | None = None
+    """(rows,): the length of each row's longest vector, rounded up, where integers are stored."""
+
+    def __len__(self) -> int:
+        return len(self.places.counts)
+
+
+def scan(query: Query, stored: SeveralVectors, k: int, floor: float = -np.inf) -> TopK:
+    """The rows that score best, at least `floor`."""
+    seeds, width = SEEDS + 4 * k, query.groups.shape[2]
+    if stored.norms is None or len(stored) <= seeds or not integers_pay(width):
+        return _score_all(query, stored, TopK(k, floor))
+    bounds = upper_bounds(query, stored)
+    if stored.excluded is not None:
+        bounds[stored.excluded] = -np.inf
+    top = TopK(k, floor)
+    rows = highest(bounds, seeds)
+    top.add(rows, scores_of(query, stored, rows))
+    bounds[rows] = -np.inf
+    rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
+    if MANY * len(rows) > len(stored):
+        return _score_all(query, stored, TopK(k, top.floor))
+    return score_down(top, rows, bounds[rows], lambda chosen: scores_of(query, stored, chosen))
+
+
+def _score_all(query: Query, stored: SeveralVectors, top: TopK) -> TopK:
+    for start, stop in stored.places.blocks(BLOCK_VECTORS):
+        rows = np.arange(start, stop)
+        if stored.excluded is not None:
+            rows = rows[~stored.excluded[start:stop]]
+        if not len(rows):
+            continue
+        if 2 * len(rows) > stop - start:  # to read a few rows more costs less than to look up each
+            scores = scores_of(query, stored, slice(start, stop))[rows - start]
+        else:
+            scores = scores_of(query, stored, rows)
+        reached = scores >= max(top.floor, LOWEST)
+        top.add(rows[reached], scores[reached])
+    return top
+
+
+def scores_of(query: Query, stored: SeveralVectors, rows: Rows | slice) -> Floats:
+    """The scores of some rows: (rows,)."""
+    _, size, width = query.groups.shape
+    products = torch.from_numpy(stored.vectors(rows)) @ torch.from_numpy(query.groups.reshape(-1, width)).T
+    counts, unscaled = stored.places.counts[rows], np.ones(max(products.shape), np.float32)
+    scores = np.empty(len(counts), np.float32)
+    sums_of_maxima(products.numpy(), unscaled, unscaled, counts, size, scores)
+    return scores
+
+
+def upper_bounds(query: Query, stored: SeveralVectors) -> Floats:
+    """How high each row can score: q = step·p + r, so q·c ≤ step·p·c + ‖r‖·‖c‖, where p·c is one of integers."""
+    assert stored.integers is not None
+    assert stored.norms is not None
+    groups, size, width = query.groups.shape
+    quantized = QuantizedVectors.of(query.groups.reshape(-1, width))
+    directions = torch.from_numpy(quantized.integers).T.contiguous()
+    lost, longest = (values.reshape(groups, size).max(1).sum() for values in (quantized.errors, quantized.norms))
+    # What float32 can lose in a dot product of this width, in the sum over the groups, and here.
+    slack = np.float32(lost + (width + groups + 64) * 2.0**-23 * longest)
+    bounds = np.empty(len(stored), np.float32)
+    for start, stop in stored.places.blocks(BLOCK_VECTORS):
+        vectors, scales = stored.integers(slice(start, stop))
+        products, counts = integer_products(torch.from_numpy(vectors), directions), stored.places.counts[start:stop]
+        sums_of_maxima(products.numpy(), scales, quantized.steps, counts, size, bounds[start:stop])
+    return bounds + slack * stored.norms
+
+
+def integer_products(vectors: Tensor, directions: Tensor) -> Tensor:
+    """vectors (vectors, width) int8, directions (width, directions) int8 → (vectors, directions) int32"""
+    return torch._int_mm(vectors, directions)
+
+
+@cache
+def integers_pay(width: int) -> bool:
+    """Whether products of 8-bit integers are right here, and enough faster than those of floats: tried once."""
+    draw = torch.Generator().manual_seed(0)
+    vectors, directions = (
+        torch.randint(-LARGEST, LARGEST + 1, (rows, width), dtype=torch.int8, generator=draw) for rows in (4096, 64)
+    )
+    directions = directions.T.contiguous()
+    wide = vectors.float(), directions.float()
+    if not hasattr(torch, "_int_mm") or (integer_products(vectors, directions) != wide[0] @ wide[1]).any():
+        return False
+    quick = min(_seconds(integer_products, vectors, directions) for _ in range(TRIES))
+    return PAYS * quick < min(_seconds(torch.mm, *wide) for _ in range(TRIES))
+
+
+def _seconds(product: Callable[[Tensor, Tensor], Tensor], first: Tensor, second: Tensor) -> float:
+    start = time.perf_counter()
+    product(first, second)
+    return time.perf_counter() - start
+
+
+@compiled(fastmath={"reassoc", "contract", "nsz", "nnan"})
+def sums_of_maxima(products: Any, scales: Any, steps: Any, counts: Any, size: int, out: Any) -> None:
+    """Add up the largest product of each group, for each row.
+
+    products (vectors, groups × size), those of one row after another, each times its vector's scale and its column's
+    step; counts and out (rows,).
+    """
+    columns = products.shape[1]
+    best = np.empty(columns, np.float32)
+    place = 0
+    for row in range(len(counts)):
+        best[:] = -np.inf
+        for vector in range(place, place + counts[row]):
+            for column in range(columns):
+                best[column] = max(best[column], scales[vector] * np.float32(products[vector, column]))
+        place += counts[row]
+        total = np.float32(0.0)
+        for start in range(0, columns, size):
+            largest = steps[start] * best[start]
+            for column in range(start + 1, start + size):
+                largest = max(largest, steps[column] * best[column])
+            total += largest
+        out[row] = total
