@@ -80,14 +80,17 @@ def build_index(
     device: str = "auto",
     allow_code: bool = False,
     show: bool = False,
+    reverse: bool = False,
 ) -> Index:
     """Read texts, a file or rows at hand, and keep their vectors in a folder to search; `show` draws a bar.
 
     stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
+    reverse: keep what the model takes for contexts, to be found by candidates, which a `bi` can
     """
     from twofold.index import Index
 
     ranker = model if isinstance(model, Ranker) else load_ranker(model, device, allow_code)
+    ranker = ranker.reversed() if reverse else ranker
     name = "" if isinstance(model, Ranker) else str(Path(model).resolve() if Path(model).exists() else model)
     return Index.build(folder, ranker, texts, stored, name, show)
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from twofold.errors import TwofoldError
-from twofold.index import Index, shards, writer
+from twofold.index import Index, incoming, shards
 from twofold.index.snapshot import copy_index
 from twofold.model import Ranker
 from twofold.recipe import Recipe, train
@@ -73,7 +73,7 @@ class Victims:
 
 
 def _index(model: Any, what: str, folder: str, given: Any) -> None:
-    writer.CHUNK_SIZE, shards.MERGE_FACTOR, shards.SMALL_SHARD = 8, 3, 8
+    incoming.CHUNK_SIZE, shards.MERGE_FACTOR, shards.SMALL_SHARD = 8, 3, 8
     if what == "build":
         Index.build(folder, model, given).close()
     elif what == "copy":

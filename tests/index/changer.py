@@ -19,7 +19,7 @@ import torch
 
 from tests.index.common import TEXTS
 from twofold.errors import TwofoldError
-from twofold.index import Index, shards, writer
+from twofold.index import Index, incoming, shards
 from twofold.model import Ranker
 
 
@@ -29,7 +29,7 @@ def say(**what: Any) -> None:
 
 def build(folder: Path, ranker: Ranker, texts: str) -> None:
     """Build, and say which texts are read."""
-    writer.CHUNK_SIZE = 8
+    incoming.CHUNK_SIZE = 8
     real = ranker.embed_candidates
 
     def embed_candidates(some: Sequence[str], report: Any = None) -> Any:

@@ -16,7 +16,7 @@ from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoder, Vectors, bi, poly
-from twofold.index import shards, writer
+from twofold.index import shards
 from twofold.index.quantized import QuantizedVectors
 from twofold.index.search import Query, StoredVectors, TopK, exact_top_k
 from twofold.model import Ranker
@@ -148,7 +148,7 @@ def truth_of(ranker: Ranker, context: str | list[str], texts: Mapping[Any, str])
 
 def make_shards_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows make a shard, and merge a few shards into one."""
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 7)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 7)
     monkeypatch.setattr(shards, "MERGE_FACTOR", 3)
     monkeypatch.setattr(shards, "SMALL_SHARD", 4)
 

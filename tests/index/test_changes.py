@@ -13,7 +13,7 @@ from tests.conftest import write_jsonl
 from tests.index.common import TEXTS, check_hits, make_shards_small, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, shards, writer
+from twofold.index import Index, shards
 from twofold.model import Ranker
 
 Content = dict[Any, tuple[str, dict[str, Any]]]
@@ -284,7 +284,7 @@ def cut_short(ranker: Ranker, at: str, patch: pytest.MonkeyPatch) -> None:
 def test_a_build_cut_short_goes_on_only_with_the_same_texts(
     tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 10)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 10)
     folder = tmp_path / "index"
     with monkeypatch.context() as patch:
         cut_short(ranker, TEXTS[25], patch)
@@ -299,7 +299,7 @@ def test_a_build_cut_short_goes_on_only_with_the_same_texts(
 def test_plain_texts_whose_addition_was_cut_short_are_not_added_twice(
     tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 10)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 10)
     index = Index.build(tmp_path / "index", ranker, TEXTS[:5])
     with monkeypatch.context() as patch:
         cut_short(ranker, TEXTS[30], patch)

@@ -26,7 +26,7 @@ from tests.index.common import (
 )
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, search, writer
+from twofold.index import Index, search
 from twofold.index.quantized import QuantizedVectors
 from twofold.index.search import Query, StoredVectors, exact_top_k
 
@@ -165,7 +165,7 @@ def test_an_index_answers_as_its_ranker_does(tmp_path: Path, tokenizer: TextToke
 def test_several_shards_are_searched_as_one_over_vectors_as_they_are_stored(
     tmp_path: Path, tokenizer: TextTokenizer, kind: str, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 170)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 170)
     draw = np.random.default_rng(9)
     ranker = ranker_of(tokenizer, "bi") if kind == "bi" else ranker_of(tokenizer, attention=kind)
     vectors = ranker.embed_candidates(TEXTS).single.numpy() * 10.0 ** draw.uniform(-3, 2, (len(TEXTS), 1))
@@ -183,7 +183,7 @@ def test_several_shards_are_searched_as_one_over_vectors_as_they_are_stored(
 def test_a_filter_and_exclusions_leave_an_exact_answer_among_the_rest(
     tmp_path: Path, tokenizer: TextTokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 100)  # several shards
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 100)  # several shards
     ranker = ranker_of(tokenizer, kind)
     rows: list[dict[str, Any]] = [
         {"text": text, "id": f"n{number}", "third": number % 3} for number, text in enumerate(TEXTS[:300])

@@ -13,7 +13,7 @@ import torch
 from tests.index.common import TEXTS, candidates_of, check_hits, context_of, give_vectors, ranker_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Vectors
-from twofold.index import Index, search, writer
+from twofold.index import Index, search
 from twofold.model import Ranker
 from twofold.results import Hits
 
@@ -88,7 +88,7 @@ def test_a_fast_search_keeps_to_filters_and_exclusions(tmp_path: Path, asked: Ca
 def test_after_changes_a_fast_search_finds_as_much_as_after_a_fresh_build(
     tmp_path: Path, asked: Callable[[int], Ranker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 1500)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 1500)
     numbers = list(range(1000, ROWS))
     fresh = Index.build(tmp_path / "fresh", asked(0), rows_of(numbers))
     index = Index.build(tmp_path / "index", asked(0), rows_of(range(1500)))

@@ -77,7 +77,7 @@ def truth_of(ranker: Ranker, context: str, texts: Mapping[Any, str], stored: str
 def test_scores_are_exact_over_the_vectors_that_are_stored(
     tmp_path: Path, tokenizer: TextTokenizer, max_vectors: int | None, stored: str, at_a_time: int, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", at_a_time)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", at_a_time)
     monkeypatch.setattr(writer, "PIECE", 50)
     ranker = ranker_of(tokenizer, "late", max_vectors=max_vectors)
     texts = dict(enumerate(TEXTS[:200]))

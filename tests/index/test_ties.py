@@ -15,7 +15,7 @@ from tests.index.common import give_vectors as give
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
-from twofold.index import Index, search, writer
+from twofold.index import Index, search
 from twofold.model import Ranker
 
 Give = Callable[..., Ranker]
@@ -49,7 +49,7 @@ def rows_of(ids: Sequence[Any]) -> list[dict[str, Any]]:
 def test_among_equal_candidates_the_smaller_ids_are_found(
     tmp_path: Path, reading: Give, written: Callable[[int], Any], at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", at_a_time)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", at_a_time)
     ids = [written(number) for number in np.random.default_rng(1).permutation(300).tolist()]
     index = Index.build(tmp_path / "index", reading([[0.3, 0.7]] * 300), rows_of(ids))
     for k in (1, 5, 299, 400):
@@ -68,7 +68,7 @@ def test_a_better_candidate_stands_before_equal_ones_of_smaller_id(tmp_path: Pat
 def test_equal_texts_score_the_same_and_stand_in_the_order_of_their_ids(
     tmp_path: Path, tokenizer: TextTokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "CHUNK_SIZE", 90)
+    monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", 90)
     ranker = ranker_of(tokenizer, kind)
     texts = [TEXTS[number * number % 11] for number in range(400)]
     with Index.build(tmp_path / "index", ranker, texts, "float32") as index:

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from tests.commands import answer, refusal
+from tests.commands import run as run_command
 from tests.conftest import decoder, encoder
 from tests.images import SIDE, encoded, noise, shape, write_files, write_shapes, write_zip
 from tests.rankers import gradients, small_ranker
@@ -185,6 +186,43 @@ def test_the_command_line_ranks_and_judges_images(folder: Path, tmp_path: Path) 
         judged = answer("evaluate", folder / "run", table, *reverse, "--among", "4", "--json")
         assert judged["metrics"]["r@1"] > 0.5
         assert judged["examples"] == (ROWS if reverse else 2 * ROWS)  # each of the two captions is a question
+
+
+def test_images_are_indexed_searched_and_changed_like_texts(folder: Path, tmp_path: Path) -> None:
+    shapes, run = tmp_path / "shapes", folder / "run"
+    write_shapes(shapes, 20)
+    index = tmp_path / "shapes.index"
+    assert run_command("index", "build", index, "--model", run, "--texts", shapes / "rows.tsv").exit_code == 0
+    ranked = answer("rank", run, "--candidates", shapes / "rows.tsv", "a red bar", "-k", "5", "--json")["hits"]
+    found = answer("search", index, "a red bar", "-k", "5", "--json")
+    assert found["exact"]
+    assert [hit["text"] for hit in found["hits"]] == [hit["text"] for hit in ranked]
+    assert [hit["score"] for hit in found["hits"]] == pytest.approx([hit["score"] for hit in ranked], abs=1e-4)
+    assert found["hits"][0]["fields"]["caption"]  # what else stands in the table can be filtered by
+    path = shapes / "003.png"
+    path.write_bytes((shapes / "004.png").read_bytes())  # another image under the same name
+    assert run_command("index", "update", index, "--texts", shapes / "rows.tsv").exit_code == 0
+    scores = {hit["text"]: hit["score"] for hit in answer("search", index, "a red bar", "-k", "20", "--json")["hits"]}
+    assert scores[str(path)] == pytest.approx(scores[str(shapes / "004.png")], abs=1e-4)
+    assert run_command("index", "remove", index, str(found["hits"][0]["id"])).exit_code == 0
+    after = answer("search", index, "a red bar", "-k", "20", "--json")["hits"]
+    assert found["hits"][0]["text"] not in {hit["text"] for hit in after}
+    line = refusal("search", index, path)
+    assert line == f"{path}: this model reads texts, not images"
+
+
+def test_texts_are_indexed_to_be_found_by_images(folder: Path, tmp_path: Path) -> None:
+    captions = ["a red bar", "a blue cross", "a green square"]
+    (tmp_path / "captions.txt").write_text("".join(f"{caption}\n" for caption in captions), encoding="utf-8")
+    index, image = tmp_path / "captions.index", folder / "shapes" / "000.png"
+    texts = ("--texts", tmp_path / "captions.txt")
+    assert run_command("index", "build", index, "--model", folder / "run", "--reverse", *texts).exit_code == 0
+    back = load_ranker(folder / "run").reversed().rank(image, captions, 3)
+    found = answer("search", index, image, "-k", "3", "--json")["hits"]
+    assert [hit["text"] for hit in found] == [hit.text for hit in back]
+    (tmp_path / "captions.txt").write_text("a white bar\n", encoding="utf-8")
+    assert run_command("index", "add", index, *texts).exit_code == 0
+    assert len(answer("search", index, image, "-k", "9", "--json")["hits"]) == 4
 
 
 def test_what_does_not_fit_is_one_line(folder: Path, tmp_path: Path) -> None:

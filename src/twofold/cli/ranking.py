@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from twofold.index import Index
     from twofold.results import Hits
 
-TEXTS = "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz."
+TEXTS = (
+    "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz; of images a folder, an "
+    "archive, a table."
+)
 _folder = click.argument("folder", metavar="INDEX", type=FilePath())
 _texts = click.option("--texts", required=True, help=TEXTS)
 _model = click.option("--model", help="Where the index's model lies, if it was moved.")
@@ -123,6 +126,7 @@ def search(
     with api.open_index(folder, model, **place) as index:
         rankers = [(api.load_ranker(name, **place), depth) for name, depth in stages]
         turns, excluded = list(context), index.given_ids(options["exclude"])
+        check_files(turns, index.model.contexts.config)
         index.model.check_context(turns)  # the model is loaded before the clock starts
         filters = (options["where"], excluded, options["mode"])
         hits = cascade(lambda depth: index.search(turns, depth, *filters), len(index), rankers, turns, k)
@@ -154,6 +158,7 @@ def index() -> None:
     type=click.Choice(["float32", "float16", "int8"]),
     help="float32 unless given, float16 of late interaction; int8 is for late interaction only.",
 )
+@_reverse
 @where_options
 def build(folder: Path, **options: Any) -> None:
     """Read every text and keep its vectors. One that was cut short goes on where it stood when it is run again.

@@ -84,6 +84,8 @@ class Index:
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
         ranker = name if isinstance(name, Ranker) else self._load(name)
+        if self._catalog.metadata("reversed") and not ranker.is_reversed:
+            ranker = ranker.reversed()
         self._catalog.check_model(ranker, "the one given" if name is ranker else name)
         return ranker
 

@@ -6,11 +6,8 @@ Candidates are checked first: what cannot be stored changes nothing. What was cu
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import itertools
 import json
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data import files
-from twofold.data.candidates import Candidate, Texts, is_file, read_candidates
+from twofold.data.candidates import Candidate, Texts, is_file
 from twofold.errors import TwofoldError
 from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
 from twofold.index.database import CATALOG_FILE, VERSION_FILE, Entry, create_catalog
+from twofold.index.incoming import Incoming, changes, fields_of
 from twofold.index.places import Places
 from twofold.index.quantized import Floats, Rows, principal_directions
 from twofold.index.shards import NewRows, ShardFiles
@@ -33,8 +30,6 @@ from twofold.storage.locks import held
 
 LOCK_FILE = ".lock"
 STORED = ("float32", "float16", "int8")
-CHUNK_SIZE = 4096
-"""Texts that are read and written as one shard before they count: what a kill can cost."""
 PIECE = 512
 """Texts whose vectors, where a text has several, are held at a time with the padding of the longest."""
 
@@ -44,12 +39,14 @@ def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: st
     if model.joined:
         raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
     stored = _as_stored(stored, model)
-    source, fingerprint = _source_of(texts), model.fingerprint()
-    total = _check_candidates(texts, 0)  # first: what cannot be stored leaves nothing behind
+    incoming, fingerprint = Incoming(texts, model.candidates), model.fingerprint()
+    source, total = incoming.source(), incoming.check(0)  # first: what cannot be stored leaves nothing behind
     _check_folder(folder)
     with held(folder / LOCK_FILE, "building an index"):
         if not os.path.exists(folder / CATALOG_FILE):
             settings = {"model": name, "fingerprint": fingerprint, "decoder": model.kind, "stored": stored}
+            if model.is_reversed:
+                settings["reversed"] = "yes"
             create_catalog(folder, {**settings, "source": source, "state": BUILDING, "next_key": "1"})
         writer = Writer(folder, model)
         catalog = writer.catalog
@@ -61,7 +58,7 @@ def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: st
                 )
             if (catalog.metadata("source"), catalog.metadata("stored")) != (source, stored):
                 raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
-            writer.write(texts, 0, total, show)
+            writer.write(incoming, 0, total, show)
             writer.shards.merge_all()
             writer.set_metadata("state", READY)
 
@@ -98,22 +95,24 @@ class Writer:
     def add(self, texts: Texts, show: bool = False) -> int:
         """Add candidates, or go on with the same texts if that was cut short; returns how many were added."""
         with self.exclusive():
-            source = _source_of(texts)
+            incoming = self._incoming(texts)
+            source = incoming.source()
             begun = json.loads(self.catalog.metadata("adding") or "{}")
             next_number = max(self.catalog.largest_number() + (0 if is_file(texts) else 1), 0)  # files count from 1
             start = begun.get(source, next_number)
-            total = _check_candidates(texts, start)
+            total = incoming.check(start)
             if source not in begun:
-                self._refuse_known_ids(texts, start)
+                self._refuse_known_ids(incoming, start)
                 self.set_metadata("adding", json.dumps({source: start}))
-            added = self.write(texts, start, total, show)
+            added = self.write(incoming, start, total, show)
             self.set_metadata("adding", "{}")
             return added
 
     def update(self, texts: Texts, show: bool = False) -> int:
         """Replace candidates of the same id, and add new ids; returns how many changed."""
         with self.exclusive():
-            return self.write(texts, 0, _check_candidates(texts, 0), show)
+            incoming = self._incoming(texts)
+            return self.write(incoming, 0, incoming.check(0), show)
 
     def remove(self, ids: Sequence[Any]) -> int:
         """Delete candidates, all of them or none; returns how many there were."""
@@ -131,14 +130,18 @@ class Writer:
         with self.exclusive():
             self.shards.merge_all()
 
-    def write(self, texts: Texts, start: int, total: int, show: bool) -> int:
+    def _incoming(self, texts: Texts) -> Incoming:
+        assert self.model is not None
+        return Incoming(texts, self.model.candidates)
+
+    def write(self, incoming: Incoming, start: int, total: int, show: bool) -> int:
         """Insert or replace every candidate that is not there unchanged; returns how many these are."""
         seen = changed = 0
         with bar("reading texts", total, show=show) as report:
-            for chunk in _chunks(texts, start):
+            for chunk in incoming.chunks(start):
                 known = self.catalog.entries_by_id(list(chunk))
-                new = {id: given for id, given in chunk.items() if id not in known or known[id].text != given.text}
-                same_text = [(known[id], _fields_of(given)) for id, given in chunk.items() if id not in new]
+                new = {id: given for id, given in chunk.items() if id not in known or changes(known[id], given)}
+                same_text = [(known[id], fields_of(given)) for id, given in chunk.items() if id not in new]
                 updated = [replace(entry, fields=fields) for entry, fields in same_text if entry.fields != fields]
                 if new or updated:
                     replaced = [known[id].key for id in new if id in known]
@@ -147,8 +150,8 @@ class Writer:
                 report(seen)
         return changed
 
-    def _refuse_known_ids(self, texts: Texts, start: int) -> None:
-        for chunk in _chunks(texts, start):
+    def _refuse_known_ids(self, incoming: Incoming, start: int) -> None:
+        for chunk in incoming.chunks(start):
             known = self.catalog.entries_by_id(list(chunk))
             for id, given in chunk.items():
                 if id in known:
@@ -159,13 +162,13 @@ class Writer:
         with self.catalog.write_transaction():
             self.catalog.set_metadata(name, value)
 
-    def _new_rows(self, keys: Rows, texts: Sequence[str], report: Report) -> NewRows:
-        """The vectors of texts as they are stored; equal texts are read once."""
+    def _new_rows(self, keys: Rows, candidates: Sequence[Candidate], report: Report) -> NewRows:
+        """The vectors of candidates as they are stored; equal texts are read once."""
         assert self.model is not None
         stored, several = str(self.catalog.metadata("stored")), self.model.head.several
-        unique = list(dict.fromkeys(texts))
+        texts, unique = [given.text for given in candidates], {given.text: given.read for given in candidates}
         number = {text: place for place, text in enumerate(unique)}
-        vectors, counts = self._read(unique, PIECE if several else len(unique), report)
+        vectors, counts = self._read(list(unique.values()), PIECE if several else len(unique), report)
         rows = np.array([number[text] for text in texts])
         vectors, counts = vectors[Places(counts).of(rows)], counts[rows]
         with np.errstate(over="ignore"):
@@ -179,7 +182,7 @@ class Writer:
             return NewRows.several(keys, vectors, counts, stored)
         return NewRows.single(keys, vectors, self._directions(vectors))
 
-    def _read(self, texts: Sequence[str], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
+    def _read(self, texts: Sequence[Any], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
         """The vectors of all texts, one text after another, and how many each has; `step` texts are read at a time."""
         assert self.model is not None
         parts = []
@@ -206,11 +209,11 @@ class Writer:
         """Write one shard and one transaction: all of it counts, or nothing."""
         first = int(self.catalog.metadata("next_key") or 1)
         numbered = enumerate(new.items(), start=first)
-        entries = [Entry(key, id, candidate.text, _fields_of(candidate)) for key, (id, candidate) in numbered]
+        entries = [Entry(key, id, candidate.text, fields_of(candidate)) for key, (id, candidate) in numbered]
         records = []
         if entries:
             keys = np.arange(first, first + len(entries))
-            records = [self.shards.write([self._new_rows(keys, [entry.text for entry in entries], report)])]
+            records = [self.shards.write([self._new_rows(keys, list(new.values()), report)])]
         with self.catalog.write_transaction():
             self.catalog.delete(deleted)
             self.catalog.insert(entries)
@@ -237,62 +240,3 @@ def _check_folder(folder: Path) -> None:
         return
     if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION_FILE for path in folder.iterdir()):
         raise TwofoldError(f"{folder}: holds something that is no index; give another folder")
-
-
-def _source_of(texts: Texts) -> str:
-    """A hash of all texts, to know them again."""
-    if isinstance(texts, Path):
-        texts = str(texts)
-    # It tells how candidates without an id are numbered, so that a build that was begun otherwise does not go on.
-    if isinstance(texts, str | Mapping):
-        return f"by line {files.fingerprint(texts)}"
-    digest = hashlib.sha256(b"from 0\n")
-    for text in texts:
-        digest.update(json.dumps(text, default=str, sort_keys=True).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _check_candidates(texts: Texts, start: int) -> int:
-    """Refuse ids and fields that cannot be stored, and ids that come twice; returns how many candidates there are."""
-    count = 0
-    with contextlib.closing(sqlite3.connect("")) as seen:  # ids are kept on the disk, not in memory
-        seen.execute("CREATE TABLE seen (id UNIQUE, place)")
-        for candidate in read_candidates(texts):
-            count += 1
-            id, place = _id_of(candidate, start), candidate.place
-            _fields_of(candidate)  # refuses what JSON cannot hold
-            if isinstance(id, bool) or not isinstance(id, str | int):
-                raise TwofoldError(f"{place}: the id {id!r} is neither a text nor a whole number")
-            try:
-                seen.execute("INSERT INTO seen VALUES (?, ?)", [id, place])
-            except sqlite3.IntegrityError:
-                [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [id])
-                raise TwofoldError(f"{place}: the id {id!r} is that of {before} too") from None
-            except (OverflowError, UnicodeEncodeError):
-                raise TwofoldError(f"{place}: the id {id!r:.40} cannot be kept; use a shorter one") from None
-    return count
-
-
-def _chunks(texts: Texts, start: int) -> Iterator[dict[Any, Candidate]]:
-    """Candidates by id, `CHUNK_SIZE` at a time."""
-    candidates = read_candidates(texts)
-    while chunk := list(itertools.islice(candidates, CHUNK_SIZE)):
-        yield {_id_of(candidate, start): candidate for candidate in chunk}
-
-
-def _id_of(candidate: Candidate, start: int) -> Any:
-    """The id of a candidate; one without an id is numbered from `start` on."""
-    return candidate.number + start if candidate.own_id is None else candidate.own_id
-
-
-def _fields_of(candidate: Candidate) -> str | None:
-    """The further fields of a candidate, as JSON."""
-    if not candidate.fields:
-        return None
-    try:
-        fields = json.dumps(candidate.fields, ensure_ascii=False, default=str, allow_nan=False)
-        fields.encode()
-    except ValueError as error:
-        reason = "half a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else "NaN or infinity"
-        raise TwofoldError(f"{candidate.place}: a field holds {reason}") from None
-    return fields

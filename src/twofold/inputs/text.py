@@ -195,7 +195,7 @@ class TextInput(Input[Ids]):
         return Row(name, {"context": text}).text("context") if filled else text
 
     def candidates(self, where: Texts, blank: bool = False) -> Iterator[Candidate]:
-        return read_candidates(where, blank) if is_file(where) else iter(given_texts(where))
+        return iter(given_texts(where)) if blank and not is_file(where) else read_candidates(where, blank)
 
     def items_of(self, values: Sequence[Any]) -> list[Ids]:
         return self.text.encode_texts(values).ids

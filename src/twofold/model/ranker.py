@@ -24,7 +24,7 @@ from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
-from twofold.model import saved
+from twofold.model import reversing, saved
 from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model, as_rows
@@ -39,6 +39,8 @@ class Ranker(Model):
     """f reads contexts and candidates, g scores them."""
 
     ranks = True
+    is_reversed = False
+    """Whether contexts and candidates have changed places since it was loaded."""
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
         self.joined = any(getattr(task.decoder, "joined", False) for task in config.tasks.values())
@@ -155,6 +157,8 @@ class Ranker(Model):
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): value for name, value in read.items()}
         saved.take(self, theirs, path, anyway)
 
+    reversed = reversing.reversed_ranker
+
     # --- learning ---
 
     def columns(self) -> dict[str, Field]:
@@ -216,7 +220,7 @@ class Ranker(Model):
         Without an id of its own each has its place in the list, from 0. Where candidates are images, they take the
         place of the texts: paths, Pillow images or arrays, or rows with `image` and `id`.
         """
-        given = with_ids(list(self.candidates.candidates(as_list(texts, "texts"))), ids)
+        given = with_ids(list(self.candidates.candidates(as_list(texts, "texts"), blank=True)), ids)
         return self.prepare_given(given, report)
 
     def prepare_given(self, given: Sequence[Candidate], report: Report | None = None) -> Candidates:
@@ -230,7 +234,7 @@ class Ranker(Model):
 
     def embed_candidates(self, texts: Iterable[Any], report: Report | None = None) -> Vectors:
         """What is kept of each candidate."""
-        given = list(self.candidates.candidates(as_list(texts, "texts")))
+        given = self.candidates.candidates(as_list(texts, "texts"), blank=True)
         return self.keep_candidates(self.candidates.items_of([candidate.read for candidate in given]), report)
 
     def embed_contexts(self, contexts: Iterable[Any], report: Report | None = None) -> Vectors:
@@ -278,15 +282,6 @@ class Ranker(Model):
     def check_context(self, context: Any) -> Any:
         """A context with something in it."""
         return self.contexts.accepted(context, "the context", filled=True)
-
-    def reversed(self) -> Ranker:
-        """The ranker that finds contexts for candidates, with the same weights."""
-        swapped = self.config.reversed()
-        twin = Ranker(swapped, dict(zip(swapped.tokenizers(), self.tokenizers.values(), strict=True)))
-        twin.decoders[MAIN] = self.head.reversed()
-        twin.encoder = self.candidate_encoder
-        twin.candidate_tower = None if self.candidate_tower is None else self.encoder
-        return twin.to(self.device).train(self.training)
 
     def _joint_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
         """What both say as one text: (pairs,)."""

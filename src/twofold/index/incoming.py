@@ -1,0 +1,93 @@
+"""Candidates that come into an index: read by the model's input, checked before anything changes, and numbered."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twofold.data import files
+from twofold.data.candidates import Candidate, Texts
+from twofold.errors import TwofoldError
+from twofold.index.database import Entry
+from twofold.inputs import Input
+
+CHUNK_SIZE = 4096
+"""Candidates that are read and written as one shard before they count: what a kill can cost."""
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A file, or candidates at hand."""
+
+    texts: Texts
+    input: Input[Any]
+    """How the model reads candidates."""
+
+    def source(self) -> str:
+        """A hash of all candidates, to know them again."""
+        texts = str(self.texts) if isinstance(self.texts, Path) else self.texts
+        # It tells how candidates without an id are numbered, so that a build that was begun otherwise does not go on.
+        if isinstance(texts, str) and self.input.config.endings:
+            return f"by line {self.input.config.content(texts)}"
+        if isinstance(texts, str | Mapping):
+            return f"by line {files.fingerprint(texts)}"
+        digest = hashlib.sha256(b"from 0\n")
+        for text in texts:
+            digest.update(json.dumps(text, default=str, sort_keys=True).encode() + b"\n")
+        return digest.hexdigest()
+
+    def check(self, start: int) -> int:
+        """Refuse ids and fields that cannot be stored, and ids that come twice; returns how many candidates come."""
+        count = 0
+        with contextlib.closing(sqlite3.connect("")) as seen:  # ids are kept on the disk, not in memory
+            seen.execute("CREATE TABLE seen (id UNIQUE, place)")
+            for candidate in self.input.candidates(self.texts):
+                count += 1
+                id, place = _id_of(candidate, start), candidate.place
+                fields_of(candidate)  # refuses what JSON cannot hold
+                if isinstance(id, bool) or not isinstance(id, str | int):
+                    raise TwofoldError(f"{place}: the id {id!r} is neither a text nor a whole number")
+                try:
+                    seen.execute("INSERT INTO seen VALUES (?, ?)", [id, place])
+                except sqlite3.IntegrityError:
+                    [[before]] = seen.execute("SELECT place FROM seen WHERE id = ?", [id])
+                    raise TwofoldError(f"{place}: the id {id!r} is that of {before} too") from None
+                except (OverflowError, UnicodeEncodeError):
+                    raise TwofoldError(f"{place}: the id {id!r:.40} cannot be kept; use a shorter one") from None
+        return count
+
+    def chunks(self, start: int) -> Iterator[dict[Any, Candidate]]:
+        """Candidates by id, `CHUNK_SIZE` at a time; those without an id are numbered from `start` on."""
+        candidates = self.input.candidates(self.texts)
+        while chunk := list(itertools.islice(candidates, CHUNK_SIZE)):
+            yield {_id_of(candidate, start): candidate for candidate in chunk}
+
+
+def changes(entry: Entry, candidate: Candidate) -> bool:
+    """Whether a candidate may differ from the one that is stored: what is no text may have changed under its name."""
+    return candidate.content is not None or entry.text != candidate.text
+
+
+def _id_of(candidate: Candidate, start: int) -> Any:
+    """The id of a candidate; one without an id is numbered from `start` on."""
+    return candidate.number + start if candidate.own_id is None else candidate.own_id
+
+
+def fields_of(candidate: Candidate) -> str | None:
+    """The further fields of a candidate, as JSON."""
+    if not candidate.fields:
+        return None
+    try:
+        fields = json.dumps(candidate.fields, ensure_ascii=False, default=str, allow_nan=False)
+        fields.encode()
+    except ValueError as error:
+        reason = "half a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else "NaN or infinity"
+        raise TwofoldError(f"{candidate.place}: a field holds {reason}") from None
+    return fields
