@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,6 +108,7 @@ def timed(cases: dict[str, Case]) -> dict[str, dict[str, float]]:
         for name, case in cases.items():
             asked = questions(case.model.reader, rows)
             taken = {
+                "reading the context": read(case.model, asked),
                 "10 candidates": milliseconds(case.model, asked),
                 f"{CANDIDATES:,} candidates": searched(case.index, asked),
             }
@@ -119,6 +121,16 @@ def timed(cases: dict[str, Case]) -> dict[str, dict[str, float]]:
         name: {what: round(statistics.median(values), 2) for what, values in measured.items()}
         for name, measured in times.items()
     }
+
+
+def read(model: Ranker, asked: Sequence[Question]) -> float:
+    """The median time to read one context, which is part of the other times."""
+    times = []
+    for question in asked:
+        start = time.perf_counter()
+        model.embed_contexts([question.context])
+        times.append((time.perf_counter() - start) * 1000)
+    return statistics.median(times)
 
 
 def searched(index: Index, asked: Sequence[Question]) -> float:
