@@ -27,6 +27,10 @@ __all__ = ["GenerateOptions", "Index", "Model", "Ranker", "Recipe", "TwofoldErro
 __all__ += ["build_index", "evaluate", "load", "open_index", "train"]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     """Import on first use: `import twofold` and `twofold --help` must not wait for torch."""
     for module, names in _NAMES.items():

@@ -150,6 +150,15 @@ class AttentionMap:
 
 
 @dataclass(frozen=True)
+class StoredCandidate:
+    """A candidate as an index keeps it."""
+
+    text: str
+    id: Any
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Hit:
     """One candidate and how well it fits."""
 

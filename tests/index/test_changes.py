@@ -346,3 +346,20 @@ def test_rows_of_a_file_without_ids_are_named_by_their_lines(tmp_path: Path, ran
     assert {hit.id: hit.text for hit in index.search("one")} == {2: "one\ntwo", 5: "three"}
     index.add(lines)
     assert {hit.id: hit.text for hit in index.search("one")} == {2: "one\ntwo", 5: "three", 7: "one", 9: "two"}
+
+
+def test_an_index_is_looked_up_by_id_like_a_mapping(ranker: Ranker, tmp_path: Path) -> None:
+    rows = [{"id": "a", "text": "one", "lang": "en"}, {"id": 7, "text": "seven"}, {"id": "b", "text": "two"}]
+    with Index.build(tmp_path / "index", ranker, rows) as index:
+        assert list(index) == ["a", 7, "b"]
+        assert "a" in index
+        assert 7 in index
+        assert "7" not in index
+        first = index.get("a")
+        assert first is not None
+        assert (first.id, first.text, first.fields) == ("a", "one", {"lang": "en"})
+        assert index.get("nobody") is None
+        index.remove(["a"])
+        index.add([{"id": "c", "text": "three"}])
+        assert (list(index), len(index), "a" in index) == ([7, "b", "c"], 3, False)
+        assert repr(index) == f"Index('{tmp_path / 'index'}', 3 candidates)"

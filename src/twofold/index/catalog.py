@@ -144,6 +144,15 @@ class Catalog:
         """The entries of those ids that are there."""
         return {entry.id: entry for entry in self._entries("id", ids)}
 
+    def ids(self) -> Iterator[Any]:
+        """The ids of all candidates, in the order in which they came."""
+        last = -1
+        while rows := self._query(
+            "SELECT key, id FROM candidates WHERE key > ? ORDER BY key LIMIT ?", [last, QUERY_VALUES]
+        ):
+            yield from (id for _, id in rows)
+            last = rows[-1][0]
+
     def keys_where(self, where: str) -> Rows:
         """Keys of the candidates that pass a filter."""
         passing = condition(where, self.fields())

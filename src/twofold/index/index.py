@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,7 +23,7 @@ from twofold.index.writer import Writer, build_index
 from twofold.model.candidates import as_k
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
-from twofold.results import Hit, Hits
+from twofold.results import Hit, Hits, StoredCandidate
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 Folder = str | Path
@@ -143,6 +144,23 @@ class Index:
 
     def __len__(self) -> int:
         return self._catalog.count()
+
+    def __contains__(self, id: object) -> bool:
+        return bool(self._catalog.entries_by_id([id]))
+
+    def __iter__(self) -> Iterator[Any]:
+        """The ids of all candidates, in the order in which they came."""
+        return self._catalog.ids()
+
+    def get(self, id: Any) -> StoredCandidate | None:
+        """The candidate of an id, if there is one."""
+        entry = self._catalog.entries_by_id([id]).get(id)
+        if entry is None:
+            return None
+        return StoredCandidate(entry.text, entry.id, json.loads(entry.fields) if entry.fields else {})
+
+    def __repr__(self) -> str:
+        return f"Index({str(self.folder)!r}, {len(self):,} candidates)"
 
     def info(self, check: bool = False) -> dict[str, Any]:
         """Counts, sizes, fingerprint and health; with `check` every byte is read."""

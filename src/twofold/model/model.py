@@ -18,7 +18,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
-from twofold.model import predicting, saved
+from twofold.model import encoding, predicting, saved
 from twofold.model.batches import BatchRows
 from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
@@ -232,6 +232,7 @@ class Model(nn.Module):
         """What the encoder reads."""
         return batch.first.encode(self.encoder, batch)
 
+    encode = encoding.encode
     predict = predicting.predict
     answers = predicting.answers
     stream = predicting.stream

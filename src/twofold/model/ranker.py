@@ -24,7 +24,7 @@ from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
-from twofold.model import reversing, saved
+from twofold.model import encoding, reversing, saved
 from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model, as_rows
@@ -158,6 +158,10 @@ class Ranker(Model):
         saved.take(self, theirs, path, anyway)
 
     reversed = reversing.reversed_ranker
+    encode = encoding.encode_documents
+    encode_query = encoding.encode_query
+    similarity = encoding.similarity
+    rank_many = encoding.rank_many
 
     # --- learning ---
 
@@ -165,9 +169,9 @@ class Ranker(Model):
         return self.output.columns()
 
     def read(self, where: Sources, folder: str | None = None, form: str = AUTO) -> Iterator[Row]:
-        reader, output = replace(self.reader, form=form), self.output.config.in_folder(folder)
-        rows = reader.read_as_given(where) if form != AUTO else self.config.input.in_folder(folder).rows(where)
-        return output.name_files(rows, where)
+        input, reader = self.config.input.in_folder(folder), replace(self.reader, form=form)
+        rows = input.rows(where) if form == AUTO else reader.read_as_given(where)
+        return self.output.config.in_folder(folder).name_files(rows, where)
 
     def batch(self, examples: Sequence[Example], targets: bool = True, negatives: int = 15) -> Batch:
         """Examples as one batch, whose responses are each other's negatives; `negatives` is for cross-encoders."""
@@ -217,8 +221,7 @@ class Ranker(Model):
     ) -> Candidates:
         """Candidates with their vectors, computed once for many contexts: texts, or rows with `text` and `id`.
 
-        Without an id of its own each has its place in the list, from 0. Where candidates are images, they take the
-        place of the texts: paths, Pillow images or arrays, or rows with `image` and `id`.
+        Without an id each has its place in the list, from 0. Images are given as paths, Pillow images, arrays or rows.
         """
         given = with_ids(list(self.candidates.candidates(as_list(texts, "texts"), blank=True)), ids)
         return self.prepare_given(given, report)
@@ -280,7 +283,6 @@ class Ranker(Model):
         return finite("scores", joint + self._compare_pairs(pairs) if self.reads_alone else joint)
 
     def check_context(self, context: Any) -> Any:
-        """A context with something in it."""
         return self.contexts.accepted(context, "the context", filled=True)
 
     def _joint_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
