@@ -349,7 +349,11 @@ def test_rows_of_a_file_without_ids_are_named_by_their_lines(tmp_path: Path, ran
 
 
 def test_an_index_is_looked_up_by_id_like_a_mapping(ranker: Ranker, tmp_path: Path) -> None:
-    rows = [{"id": "a", "text": "one", "lang": "en"}, {"id": 7, "text": "seven"}, {"id": "b", "text": "two"}]
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "text": "one", "lang": "en"},
+        {"id": 7, "text": "seven"},
+        {"id": "b", "text": "two"},
+    ]
     with Index.build(tmp_path / "index", ranker, rows) as index:
         assert list(index) == ["a", 7, "b"]
         assert "a" in index
