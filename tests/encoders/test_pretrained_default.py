@@ -56,9 +56,9 @@ def test_vectors_are_those_of_sentence_transformers(folder: Path, ranker: Ranker
     assert theirs.max_seq_length == 256
     texts = [*SENTENCES, *LONG]
     expected = torch.from_numpy(theirs.encode(texts, show_progress_bar=False))
-    torch.testing.assert_close(ranker.embed_candidates(texts), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ranker.encode(texts, as_tensor=True), expected, atol=1e-5, rtol=0)
     # A context keeps its end instead of its beginning.
-    contexts = ranker.embed_contexts(SENTENCES).vectors[:, 0]
+    contexts = ranker.encode_query(SENTENCES, as_tensor=True)
     torch.testing.assert_close(contexts, expected[: len(SENTENCES)], atol=1e-5, rtol=0)
 
 
