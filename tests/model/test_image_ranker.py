@@ -237,6 +237,10 @@ def test_what_does_not_fit_is_one_line(folder: Path, tmp_path: Path) -> None:
     assert "a red bar: cannot be read" in refusal(
         "rank", folder / "run", "--candidates", tmp_path / "captions.txt", "a red bar"
     )
+    line = refusal("rank", folder / "run", "--candidates", shapes, "a red bar", "--then", "default:3")
+    assert line.startswith("--then default: its candidates are texts, those of the first stage images")
+    line = refusal("rank", folder / "run", "--reverse", "--candidates", tmp_path / "captions.txt", path, path)
+    assert line == "the context: 2 images, where one is read; give one"
     content = recipe(shapes / "rows.tsv")
     with pytest.raises(TwofoldError, match="reads both sides as one text"):
         Recipe.of({**content, "decoder": {"kind": "cross"}, "candidate_encoder": None})

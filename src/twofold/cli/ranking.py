@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twofold.cli.options import FilePath, check_files, json_option, several, show, where_options
+from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
     from twofold.index import Index
+    from twofold.model import Ranker
     from twofold.results import Hits
 
 TEXTS = (
@@ -75,7 +77,7 @@ def rank(
     stages = _stages(then)
     first = api.load_ranker(model, **place)
     first = first.reversed() if reverse else first
-    rankers = [(api.load_ranker(name, **place), depth) for name, depth in stages]
+    rankers = _load_stages(stages, first, place)
     read = with_ids(list(first.candidates.candidates(candidates)))
     turns = list(context)
     check_files(turns, first.contexts.config)
@@ -124,7 +126,7 @@ def search(
     stages = _stages(then)
     place = {name: options[name] for name in ("device", "allow_code")}
     with api.open_index(folder, model, **place) as index:
-        rankers = [(api.load_ranker(name, **place), depth) for name, depth in stages]
+        rankers = _load_stages(stages, index.model, place)
         turns, excluded = list(context), index.given_ids(options["exclude"])
         check_files(turns, index.model.contexts.config)
         index.model.check_context(turns)  # the model is loaded before the clock starts
@@ -258,6 +260,22 @@ def _stages(then: tuple[str, ...]) -> list[tuple[str, int]]:
             raise click.UsageError(f"--then {stage}: write MODEL:K, such as runs/rank_cross:20")
         stages.append((name, int(depth)))
     return stages
+
+
+def _load_stages(stages: list[tuple[str, int]], first: Ranker, place: dict[str, Any]) -> list[tuple[Ranker, int]]:
+    """The rankers of `--then`, which read what the first one reads."""
+    from twofold import api
+
+    rankers = []
+    for name, depth in stages:
+        ranker = api.load_ranker(name, **place)
+        sides = {"contexts": (first.contexts, ranker.contexts), "candidates": (first.candidates, ranker.candidates)}
+        for what, (ours, theirs) in sides.items():
+            if ours.config.gives is not theirs.config.gives:
+                told = f"its {what} are {theirs.config.noun}s, those of the first stage {ours.config.noun}s"
+                raise TwofoldError(f"--then {name}: {told}; name a ranker of the same types")
+        rankers.append((ranker, depth))
+    return rankers
 
 
 def _show(context: list[str], hits: Hits, as_json: bool) -> None:

@@ -184,42 +184,6 @@ class Input(Generic[Item]):
         """What cuts texts into tokens, where texts are read."""
         return None
 
-    # --- of contexts and candidates ---
-
-    def placed(self, place: str) -> Self:
-        """The same, whose settings stand at another place of a recipe."""
-        return self
-
-    def accepted(self, value: Any, name: str, filled: bool = False) -> Any:
-        """What a user gives as a context, checked; `filled` refuses an empty one, `name` is its name in messages."""
-        if isinstance(value, list | tuple) and len(value) == 1:  # what would be the turns of a dialogue
-            value = value[0]
-        return self.value(self.row(value, name))
-
-    def candidates(self, where: Any, blank: bool = False) -> Iterator[Candidate]:
-        """The candidates of a file, or at hand; `blank` keeps empty texts."""
-        if not is_file(where):
-            for number, given in enumerate(as_list(where, "candidates")):
-                values = given if isinstance(given, Mapping) else {self.config.columns()[0]: given}
-                yield self._candidate(Row(f"candidates[{number}]", values), number)
-            return
-        for number, row in enumerate(self.rows_to_answer(str(where), None), start=1):
-            yield self._candidate(row, row.line or number)
-
-    def _candidate(self, row: Row, number: int) -> Candidate:
-        content, column = self.value(row), self.config.columns()[0]
-        fields = {name: value for name, value in row.values.items() if name not in ("id", column)}
-        return Candidate(str(content), number, row.values.get("id"), fields, row.place, content)
-
-    def items_of(self, values: Sequence[Any]) -> list[Item]:
-        """An item for each context or candidate."""
-        return self.items([self.row(value, f"input {number}") for number, value in enumerate(values, start=1)])
-
-    def encode_values(self, column: str, values: Sequence[Any]) -> Encoded:
-        """The numbers of contexts or candidates in a column of a cache."""
-        rows = [self.row(value, f"value {number}") for number, value in enumerate(values, start=1)]
-        return self.columns()[column].encode(rows)
-
     @property
     def limit(self) -> int:
         """The most tokens that are read at once; 0 where nothing of it is text."""
@@ -232,7 +196,6 @@ class Input(Generic[Item]):
 
     @property
     def spec(self) -> InputSpec:
-        """What an encoder must know of it."""
         return self.vocabulary if self.tokenizer else Features()
 
     def length(self, item: Item) -> int:
@@ -250,6 +213,43 @@ class Input(Generic[Item]):
     def timeline(self, item: Item) -> Timeline | None:
         """What of an item is drawn along its time, if it has one."""
         return None
+
+    # --- of contexts and candidates ---
+
+    def placed(self, place: str) -> Self:
+        """The same, whose settings stand at a place of a recipe."""
+        return self
+
+    def accepted(self, value: Any, name: str, filled: bool = False) -> Any:
+        """What a user gives as a context, checked; `filled` refuses an empty one."""
+        turns = value if isinstance(value, list) else [value]  # of a dialogue
+        if len(turns) != 1:
+            raise TwofoldError(f"{name}: {len(turns)} {self.config.noun}s, where one is read; give one")
+        return self.value(self.row(turns[0], name))
+
+    def candidates(self, where: Any, blank: bool = False) -> Iterator[Candidate]:
+        """The candidates of a file, or at hand; `blank` keeps empty texts."""
+        if is_file(where):
+            for number, row in enumerate(self.rows_to_answer(str(where), None), start=1):
+                yield self._candidate(row, row.line or number)
+            return
+        for number, given in enumerate(as_list(where, "candidates")):
+            place = f"candidates[{number}]"
+            yield self._candidate(Row(place, given) if isinstance(given, Mapping) else self.row(given, place), number)
+
+    def _candidate(self, row: Row, number: int) -> Candidate:
+        content, read = self.value(row), ("id", *self.config.columns())
+        fields = {name: value for name, value in row.values.items() if name not in read}
+        return Candidate(str(content), number, row.values.get("id"), fields, row.place, content)
+
+    def items_of(self, values: Sequence[Any]) -> list[Item]:
+        """An item for each context or candidate."""
+        return self.items([self.row(value, f"input {number}") for number, value in enumerate(values, start=1)])
+
+    def encode_values(self, column: str, values: Sequence[Any]) -> Encoded:
+        """The numbers of contexts or candidates in a column of a cache."""
+        rows = [self.row(value, f"value {number}") for number, value in enumerate(values, start=1)]
+        return self.columns()[column].encode(rows)
 
     # --- of images ---
 
