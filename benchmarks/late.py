@@ -159,12 +159,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of the trainings")
     parser.add_argument("--changes", nargs="*", default=[], help="settings of the trainings, such as data.rows=500")
+    parser.add_argument("--kinds", nargs="+", choices=RECIPES, default=[*RECIPES], help="which of the rankers")
     options = parser.parse_args()
     print("processor:", *flags(), flush=True)
     runs = options.runs.absolute()
-    about = {kind: trained(kind, runs, options.changes) for kind in RECIPES}
+    about = {kind: trained(kind, runs, options.changes) for kind in options.kinds}
     torch.set_num_threads(1)
-    models = {kind: load_ranker(runs / f"late_{kind}") for kind in RECIPES}
+    models = {kind: load_ranker(runs / f"late_{kind}") for kind in options.kinds}
     late = models.pop("late")
     models |= {"late" if most is None else f"late, at most {most}": pooled(late, most) for most in POOLED}
     pairs = read_rows(str(need(DATA_SET, "train_pairs.jsonl.gz")))
