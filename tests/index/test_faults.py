@@ -16,7 +16,7 @@ import pytest
 from tests.index.common import TEXTS, ranker_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, writer
+from twofold.index import Index
 from twofold.model import Ranker
 from twofold.storage import checksums
 
@@ -47,7 +47,7 @@ def whole(ranker: Ranker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"id": id, "text": text, "third": id % 3, "name": "ab"[id % 2]} for id, text in enumerate(TEXTS[:240])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checksums, "BLOCK", 512)
-        patch.setattr(writer, "CHUNK_SIZE", 60)
+        patch.setattr("twofold.index.incoming.CHUNK_SIZE", 60)
         with Index.build(folder, ranker, rows) as index:
             index.remove([*range(7, 240, 5), 1, 2])
     assert not (folder / "index.sqlite-wal").exists()
@@ -263,7 +263,7 @@ def test_a_file_of_another_index_is_not_taken_for_ones_own(
     other = ranker_of(tokenizer, ranker.kind, seed=5)
     rows = [{"id": id, "text": text, "third": id % 3, "name": "ab"[id % 2]} for id, text in enumerate(TEXTS[:240])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "CHUNK_SIZE", 60)
+        patch.setattr("twofold.index.incoming.CHUNK_SIZE", 60)
         Index.build(tmp_path / "other", other, rows).close()
     name = "index.sqlite" if what == "catalog" else f"shards/{first_shard(folder).name}"
     assert (folder / name).stat().st_size == (tmp_path / "other" / name).stat().st_size or what == "catalog"
