@@ -178,8 +178,10 @@ def test_masks_need_maps_and_who_gives_them_is_said(tokenizer: TextTokenizer, re
 
 @pytest.mark.parametrize("ranks", ["bi", "poly", "cross"])
 @pytest.mark.parametrize("reads", ["convnet", "vit"])
-def test_a_model_of_images_does_not_rank(tokenizer: TextTokenizer, reads: str, ranks: str) -> None:
-    line = r"the output 'ranking' is told from tokens, but the input 'image' gives images; take input: {kind: text}"
+def test_an_encoder_of_images_alone_ranks_no_texts(tokenizer: TextTokenizer, reads: str, ranks: str) -> None:
+    line = rf"output\.candidate: the encoder '{reads}' reads images, but the input 'text' gives tokens"
+    if ranks == "cross":
+        line = "the decoder 'cross' reads both sides as one text; take bi, poly or late"
     with pytest.raises(TwofoldError, match=line):
         small_image_model(tokenizer, encoder(reads), decoder(ranks))
     with pytest.raises(TwofoldError, match=line):
