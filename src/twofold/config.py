@@ -1,4 +1,4 @@
-"""Settings as frozen dataclasses, read strictly from plain values, and the folders of parts that they name.
+"""Reads settings strictly into frozen dataclasses and finds the parts that they name.
 
 `kind: poly` of a decoder is the file decoders/poly.py; a user's own part is a module or a file.
 """
@@ -26,37 +26,37 @@ from twofold.storage import refuse_special, sha256
 
 T = TypeVar("T")
 Role = Literal["inputs", "outputs", "encoders", "decoders", "losses", "metrics"]
-"""The folders whose files are kinds: `kind: poly` of a decoder is the file decoders/poly.py."""
+"""Folders in which every file is a kind: `kind: poly` of a decoder is the file decoders/poly.py."""
 ROLES: tuple[Role, ...] = get_args(Role)
 FILE = ".py"
-"""How a kind ends that is a user's own file."""
+"""Suffix of a kind that is a user's own file."""
 LONGEST_NAME = 100
-"""Characters of a name that is unknown here, as an error shows it."""
+"""Maximum number of characters of an unknown name shown in an error."""
 LARGEST_SIZE, MOST_LAYERS = 1 << 20, 1_000
-"""Larger numbers in a part's settings are mistakes that no memory could hold."""
+"""Upper limits of sizes and layer counts in a part's settings; larger values are mistakes."""
 SHARES = ("dropout", "smoothing")
-"""How the names of settings end that are a share of something, never all of it."""
+"""Suffixes of the names of settings that are fractions and must stay below 1."""
 LARGEST = 10**300
-"""Whole numbers from here on are no floats."""
+"""Smallest integer that no longer fits a float."""
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-"""What a value must be, as an error says it."""
+"""Name of each basic type in error messages."""
 _FILES: dict[str, Path] = {}
-"""The files of users' own parts, by the names of their modules."""
+"""Files of users' own parts, by module name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Base of every part's `Config`; the base of a folder's parts names that folder as its `role`."""
+    """Base class of every part's `Config`. The base class of each folder sets `role` to the folder's name."""
 
     role: ClassVar[Role]
     sizes: ClassVar[bool] = False
-    """Whether whole numbers among its settings are sizes, at least 1, and shares are below 1."""
+    """True if integer settings are sizes (at least 1) and fractions must be below 1."""
     may_be_0: ClassVar[tuple[str, ...]] = ()
-    """Those of the sizes that may be 0."""
+    """Names of integer settings that may be 0."""
 
 
 def structure(content: Any, kind: type[T], place: str = "recipe") -> T:
-    """`content` as the dataclass `kind`; all mistakes at once, one line each, with their places."""
+    """Builds the dataclass `kind` from plain values. Reports all errors at once, one line each, with their places."""
     try:
         return _converter().structure(content, kind)
     except TwofoldError:
@@ -66,7 +66,7 @@ def structure(content: Any, kind: type[T], place: str = "recipe") -> T:
 
 
 def unstructure(settings: Any) -> Any:
-    """Plain values from which `structure` gives `settings` again."""
+    """Converts settings to plain values; `structure` is the inverse."""
     if dataclasses.is_dataclass(settings):
         values = {name: unstructure(getattr(settings, name)) for name in _names(settings)}
         return {"kind": kind_of(settings), **values} if isinstance(settings, Part) else values
@@ -78,12 +78,12 @@ def unstructure(settings: Any) -> Any:
 
 
 def kinds(role: Role) -> list[str]:
-    """The parts that come along: the files of the folder."""
+    """Lists the built-in parts of a role: the files of its folder."""
     return sorted(path.stem for path in (Path(__file__).parent / role).glob("*.py") if path.stem != "__init__")
 
 
 def kind_of(part: Part) -> str:
-    """The `kind` under which a part is named in a recipe."""
+    """Returns the `kind` by which a recipe names the part."""
     module = type(part).__module__
     if module in _FILES:
         return str(_FILES[module])
@@ -92,7 +92,7 @@ def kind_of(part: Part) -> str:
 
 
 def part_config(role: Role, kind: str) -> type[Part]:
-    """The `Config` class of a part."""
+    """Returns the `Config` class of a part."""
     module = part_module(role, kind)
     config: Any = getattr(module, "Config", None)
     if not (isinstance(config, type) and issubclass(config, Part) and getattr(config, "role", None) == role):
@@ -102,7 +102,7 @@ def part_config(role: Role, kind: str) -> type[Part]:
 
 
 def part_module(role: Role, kind: str) -> ModuleType:
-    """The module of a part: a file of its folder, a user's module `package.part`, or a user's file `./part.py`."""
+    """Imports the module of a part: a file of its folder, a user's module `package.part`, or a file `./part.py`."""
     if kind.endswith(FILE):
         return _module_of_file(Path(kind), role)
     shown = one_line(kind, LONGEST_NAME)
@@ -119,7 +119,7 @@ def part_module(role: Role, kind: str) -> ModuleType:
 
 
 def _module_of_file(path: Path, role: Role) -> ModuleType:
-    """The module in a user's own file; one of the same content is imported once."""
+    """Imports a user's own file. A file with the same content is imported only once."""
     try:
         refuse_special(path)
         name = f"twofold_part_{path.stem}_{sha256(path)[:16]}"
@@ -128,7 +128,7 @@ def _module_of_file(path: Path, role: Role) -> ModuleType:
     if name not in sys.modules:
         spec: Any = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # a dataclass looks its module up there
+        sys.modules[name] = module  # dataclasses look up their module in sys.modules
         try:
             spec.loader.exec_module(module)
         except Exception as error:
@@ -141,7 +141,7 @@ def _module_of_file(path: Path, role: Role) -> ModuleType:
 
 
 def _singular(role: Role) -> str:
-    """What one part of a folder is called."""
+    """Returns the singular of a folder's name: `loss` for `losses`."""
     return "loss" if role == "losses" else role.removesuffix("s")
 
 
@@ -163,7 +163,7 @@ def _has_origin(*origins: Any) -> Callable[[Any], bool]:
 
 
 def _structure_value(value: Any, kind: type) -> Any:
-    """A number or a text as it is: `1` is no text and `true` is no number."""
+    """Checks a basic value strictly: `1` is not a text and `true` is not a number."""
     if kind is float and type(value) is int:
         value = float(value) if abs(value) < LARGEST else math.inf
     if type(value) is not kind:
@@ -193,7 +193,7 @@ def _structure_union(value: Any, kind: Any) -> Any:
 
 
 def _is_list(kind: Any) -> bool:
-    """Whether it is a tuple of values of one type, of any length or of its own."""
+    """Returns True for a tuple type whose values share one type."""
     return get_origin(kind) is tuple and len({*get_args(kind)} - {Ellipsis}) == 1
 
 
@@ -203,9 +203,9 @@ def _list_hook(kind: Any) -> Any:
     length = None if Ellipsis in get_args(kind) else len(get_args(kind))
 
     def hook(value: Any, _: Any) -> Any:
-        if isinstance(value, Mapping):  # never a list of its keys
+        if isinstance(value, Mapping):  # not the list of its keys
             raise ValueError(f"{value!r} is not a list")
-        items = [value] if isinstance(value, str) else value  # nor of a text's letters
+        items = [value] if isinstance(value, str) else value  # not the list of its letters
         if length and (not isinstance(items, list | tuple) or len(items) != length):
             raise ValueError(f"{value!r} is not a list of {length} values")
         return structure_items(items, values)
@@ -214,7 +214,7 @@ def _list_hook(kind: Any) -> Any:
 
 
 def _is_base(kind: Any) -> bool:
-    """Whether a field holds any part of a folder."""
+    """Returns True if a field accepts any part of a folder."""
     return isinstance(kind, type) and issubclass(kind, Part) and "role" in vars(kind)
 
 
@@ -233,7 +233,8 @@ def _structure_part(value: Any, base: type[Part]) -> Any:
 
 
 def _check_numbers(part: Part) -> None:
-    """In every part, whole numbers are sizes and others are shares, unless its own `Config` says more."""
+    """Checks that integer settings are sizes and other numbers are fractions, unless the part's `Config` says
+    otherwise."""
     for name in _names(part):
         value = getattr(part, name)
         most = MOST_LAYERS if name in ("layers", "blocks") else LARGEST_SIZE
@@ -254,11 +255,11 @@ def _names(settings: Any) -> list[str]:
 
 
 def _lines(error: BaseException, place: str) -> list[str]:
-    """One line for each leaf of cattrs' tree of errors."""
+    """Returns one line for each leaf of cattrs' error tree."""
     if isinstance(error, ForbiddenExtraKeysError):
         known = _names(error.cl)
         if place.startswith("recipe.tasks.") and getattr(error.cl, "role", "") == "decoders":
-            known += ["target", "output", "weight"]  # which a recipe writes beside a decoder's settings
+            known += ["target", "output", "weight"]  # a recipe may write these beside the decoder's settings
         if place == "recipe":
             known += ["decoder", "output", "decoders", "source", "target"]
         unknown = sorted(one_line(str(key), LONGEST_NAME) for key in error.extra_fields)
@@ -275,7 +276,7 @@ def _lines(error: BaseException, place: str) -> list[str]:
 
 
 def _remedy(config: Any, name: str, known: list[str]) -> str:
-    """The tail of an error about an unknown setting: a name near it, or all names and the kinds that have it."""
+    """Ends the error about an unknown setting: suggests a similar name, or lists the names and their kinds."""
     tail, role = did_you_mean(name, known), getattr(config, "role", None)
     if role is None or tail.endswith("?"):
         return tail
@@ -284,7 +285,7 @@ def _remedy(config: Any, name: str, known: list[str]) -> str:
 
 
 def _step(error: BaseException) -> str:
-    """The step from a place to the one inside it where an error was made."""
+    """Returns the part of the place (a key or an index) that this level of the error adds."""
     for note in getattr(error, "__notes__", ()):
         if isinstance(note, AttributeValidationNote):
             return f".{note.name}"

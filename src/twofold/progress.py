@@ -1,4 +1,4 @@
-"""Bars on standard error for long work; plain lines now and then where there is no terminal."""
+"""Progress bars on standard error; occasional plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Report = Callable[..., None]
-"""Called with how much is done, and names with values to show beside it."""
+"""Progress report: called with the amount that is done and with named values to show beside it."""
 SECONDS_BETWEEN_LINES = 30.0
 
 
 @contextlib.contextmanager
 def bar(title: str, total: float | None, done: float = 0.0, show: bool = True) -> Iterator[Report]:
-    """A bar from `done` to `total`; without a total it counts."""
+    """Shows a progress bar from `done` to `total`; without a total it counts."""
     if not show:
         yield lambda done, **beside: None
     elif sys.stderr.isatty():
@@ -37,7 +37,7 @@ def _rich_bar(title: str, total: float | None, done: float) -> Iterator[Report]:
         task = progress.add_task(title, total=total, completed=int(done), beside="")
 
         def report(done: float, **beside: object) -> None:
-            # What stands beside the bar stays until there is something new.
+            # values beside the bar stay until they are replaced
             news: dict[str, Any] = {"beside": _beside(beside)} if beside else {}
             progress.update(task, completed=done, **news)
 

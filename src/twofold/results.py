@@ -1,4 +1,4 @@
-"""What models answer: texts, labels, tags, trees, masks, and the best of many candidates."""
+"""Results of models: texts, labels, tags, trees, masks and rankings."""
 
 from __future__ import annotations
 
@@ -12,62 +12,63 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way a decoder would write the output."""
+    """One output sequence of a text decoder."""
 
     tokens: tuple[int, ...]
-    """Without the start and the end symbol."""
+    """Token ids without the start and end symbols."""
     score: float
-    """The model's log-probability of these tokens, the end symbol included where it was written."""
+    """Log-probability of the tokens, including the end symbol if it was generated."""
     normalized_score: float
-    """The same / length^penalty, by which hypotheses are ordered; the end symbol counts where it was written."""
+    """Log-probability divided by length^penalty, which orders hypotheses; the length includes a generated end symbol.
+    """
 
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """What a text decoder made of one row, best hypothesis first."""
+    """Output of a text decoder for one row: hypotheses, best first."""
 
     hypotheses: tuple[Hypothesis, ...]
 
 
 @dataclass(frozen=True)
 class PixelClasses:
-    """What a decoder made of one image: a class for each pixel."""
+    """Output of a mask decoder for one image: a class for each pixel."""
 
     pixels: NDArray[np.uint8]
-    """(height, width) of class numbers, in the size in which the image was read."""
+    """Class ids (height, width), in the size in which the image was read."""
     score: float
-    """The mean log-probability of the chosen classes."""
+    """Mean log-probability of the chosen classes."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a decoder made of one row: the probability of each label, or a single number."""
+    """Output of a label decoder for one row: a probability for each label, or a single number."""
 
     values: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class TagNumbers:
-    """What a decoder made of one sentence: the number of each word's tag."""
+    """Output of a tagger for one sentence: the tag id of each word."""
 
     tags: tuple[int, ...]
     score: float
-    """Their log-probability."""
+    """Log-probability of the tags."""
 
 
 @dataclass(frozen=True)
 class Arcs:
-    """What a decoder made of one sentence: each word's head, counted from 1, and the number of its relation."""
+    """Output of a parser for one sentence: the head (from 1; 0 is the root) and the relation id of each word."""
 
     heads: tuple[int, ...]
     relations: tuple[int, ...]
     score: float
-    """Their log-probability."""
+    """Log-probability of the arcs."""
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """The words of a sentence, each with its tag."""
+    """Words of a sentence with their tags."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -75,35 +76,35 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Tree:
-    """The words of a sentence, each with the word it hangs from and how."""
+    """Dependency tree: the words of a sentence, each with its head and relation."""
 
     words: tuple[str, ...]
     heads: tuple[int, ...]
-    """Counted from 1; 0 is the root."""
+    """Position of each word's head, from 1; 0 is the root."""
     relations: tuple[str, ...]
 
 
 def counts_of(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """(256,): how often each number from 0 to 255 occurs."""
+    """Counts how often each number from 0 to 255 occurs; shape (256,)."""
     counts = np.zeros(256, np.int64)
-    for row in numbers:  # bincount takes eight bytes for each of them
+    for row in numbers:  # bincount allocates eight bytes for each value
         counts += np.bincount(row, minlength=256)
     return counts
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A class for each pixel of an image."""
+    """Segmentation mask: a class for each pixel of an image."""
 
     pixels: NDArray[np.uint8]
-    """(height, width) of class numbers."""
+    """Class ids (height, width)."""
     names: tuple[str, ...]
-    """What the classes are called."""
+    """Names of the classes."""
     first: int = 0
-    """The number of the first class in files of masks."""
+    """Id of the first class in mask files."""
 
     def shares(self) -> dict[str, float]:
-        """For each class that occurs the share of the pixels that belong to it, largest first."""
+        """Returns the share of pixels of each class that occurs, largest first."""
         counts = counts_of(self.pixels)
         order = sorted(np.flatnonzero(counts), key=lambda number: -counts[number])
         return {self.names[number]: float(counts[number] / self.pixels.size) for number in order}
@@ -111,47 +112,46 @@ class Mask:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One input and what the model made of it."""
+    """One input and the model's output for it."""
 
     input: Any
     output: Any
-    """A text, a label, a list of labels, a number, `Tagged` words, a `Tree`, or a `Mask`."""
+    """Text, label, list of labels, number, `Tagged` words, `Tree` or `Mask`."""
     score: float
     alternatives: tuple[tuple[str, float], ...] = ()
-    """Further outputs with their scores, best first, where more than one was asked for."""
+    """Further outputs with their scores, best first, where more than one was requested."""
     normalized_scores: tuple[float, ...] = ()
-    """Of a text that was generated, and then of each alternative, the score by which they are ordered:
-    log-probability / length^penalty."""
+    """Log-probability / length^penalty of a generated text, then of each alternative; the order follows these."""
     tokens: tuple[int, ...] | None = field(default=None, repr=False)
-    """Of a text that was generated, the tokens of it, without the end symbol and without what it was begun with."""
+    """Token ids of a generated text, without its prefix and the end symbol."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What was read along a time, such as the spectrogram of a sound, for figures."""
+    """Input along a time axis, such as a spectrogram, for figures."""
 
     values: NDArray[np.float32]
-    """(bands, frames), from the lowest band to the highest."""
+    """Values (bands, frames), from the lowest band to the highest."""
     seconds: float
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Where a decoder looked as it wrote."""
+    """Attention weights of a decoder over the source, for each token that it wrote."""
 
     source: list[str]
-    """Pieces of text; none where an image or a sound was looked at."""
+    """Source tokens; empty for images and audio."""
     written: list[str]
-    """Pieces of text; the last one is the end symbol."""
+    """Written tokens; the last one is the end symbol."""
     weights: NDArray[np.float32]
-    """(written, source), each row adding up to one; of an image (written, rows, columns)."""
+    """Weights (written, source), each row summing to 1; (written, rows, columns) for an image."""
     timeline: Timeline | None = None
-    """What was looked at, where that has a time."""
+    """Source along a time axis, for audio."""
 
 
 @dataclass(frozen=True)
 class StoredCandidate:
-    """A candidate as an index keeps it."""
+    """Candidate as an index stores it."""
 
     text: str
     id: Any
@@ -160,23 +160,23 @@ class StoredCandidate:
 
 @dataclass(frozen=True)
 class Hit:
-    """One candidate and how well it fits."""
+    """One candidate and its score."""
 
     text: str
     score: float
     id: Any
-    """Its own id; without one, its place in a Python list from 0, or in a file the number of its line from 1."""
+    """Id of the candidate. Without one: its position in a Python list, from 0, or its line in a file, from 1."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """What else an index holds of it."""
+    """Further fields that an index stores for the candidate."""
 
 
 class Hits(Sequence[Hit]):
-    """The best candidates of one context, best first."""
+    """Best candidates of one context, best first."""
 
     def __init__(self, hits: Sequence[Hit], exact: bool, milliseconds: float) -> None:
         self._hits = tuple(hits)
         self.exact = exact
-        """Whether these are proven to be the best of all candidates."""
+        """True if these are proven to be the best of all candidates (certificate); False for an approximate search."""
         self.milliseconds = milliseconds
 
     @overload
@@ -196,8 +196,8 @@ class Hits(Sequence[Hit]):
 
 
 class TokenScores:
-    """What a decoder makes of a text that it is pre-trained on: a score for each token of the vocabulary."""
+    """Output type of token decoders (masked language model): a score for each token of the vocabulary."""
 
 
 class CandidateScores:
-    """What a ranking decoder makes of a context and its candidates: a score for each of them."""
+    """Output type of ranking decoders: a score for each candidate of a context."""

@@ -1,4 +1,4 @@
-"""What passes between the packages: batches, hidden states, targets and losses."""
+"""Types shared by all packages: batches, hidden states, targets, losses, and the bases of encoders and decoders."""
 
 from __future__ import annotations
 
@@ -12,139 +12,139 @@ import torch
 from torch import Tensor, nn
 
 Example = Mapping[str, Any]
-"""One row of a data file: column or key names to values."""
+"""One row of a data file: values by column or key name."""
 Read = TypeVar("Read", bound="InputBatch")
 Value = TypeVar("Value")
 
 
 def require(value: Value | None, missing: str) -> Value:
-    """A value that the model has checked to be there; `missing` says what a part did wrong where it is not."""
+    """Returns the value, or raises an error if it is None; `missing` tells what the part did wrong."""
     if value is None:
         raise ValueError(missing)
     return value
 
 
 class Movable:
-    """A dataclass of tensors that lie on one device."""
+    """Base class of dataclasses whose tensors move together to a device."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on another device."""
+        """Returns a copy on another device."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         movable = {name: value for name, value in values.items() if isinstance(value, Tensor | Movable)}
         return type(self)(**{**values, **{name: value.to(device) for name, value in movable.items()}})
 
 
 class InputBatch(Movable):
-    """What an input type gives an encoder, as tensors; each type has a frozen dataclass of its own."""
+    """Tensors that an input type gives to an encoder. Each input type defines its own frozen subclass."""
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def count(self) -> int:
-        """How many real tokens are read; none where nothing of it is text."""
+        """Number of real (unpadded) tokens; 0 for inputs without text."""
         return 0
 
     def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
-        """What an encoder makes of the batch in which this is the first input."""
+        """Runs the encoder on the batch whose first input this is."""
         return encoder(batch)
 
 
 @dataclass(frozen=True)
 class Target(Movable):
-    """What one decoder must write: texts padded to the longest, or classes, or numbers."""
+    """Target of one decoder: padded token ids, class ids or numbers."""
 
     tokens: Tensor
-    """(rows, positions), each row between the start and the end symbol; or (rows, height, width) of classes; or
-    (rows, words) of tags, (rows, words, 2) of heads and relations, (rows, labels) of labels or of one number."""
+    """Shape (rows, positions) for texts with start and end symbols, (rows, height, width) for pixels, (rows, words) for
+    tags, (rows, words, 2) for heads and relations, (rows, labels) for labels or one number."""
     mask: Tensor
-    """(rows, ...) of the same shape, one value for a head and its relation; true where real."""
+    """Padding mask of the same shape (heads and relations share one value); true where real."""
     rows: Tensor | None = None
-    """(rows,): to which row of the batch each belongs, where one input has several targets."""
+    """Shape (rows,): the batch row of each target, where one input has several targets."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows as tensors."""
+    """Rows as tensors: inputs and targets by name."""
 
     inputs: Mapping[str, InputBatch]
-    """What is read, by name; the first one is what the model is asked about."""
+    """Inputs by name; predictions are about the first one."""
     targets: Mapping[str, Target] = field(default_factory=dict)
-    """For each decoder, by its name, what it must write; empty when there is nothing to learn from."""
+    """Targets by decoder name; empty for prediction."""
     progress: float = 0.0
-    """How much of the training is done, from 0 to 1, for schedules inside a part."""
+    """Fraction of the training that is done, from 0 to 1; parts use it for schedules."""
 
     def __len__(self) -> int:
         return len(self.first)
 
     @property
     def first(self) -> InputBatch:
-        """What the model is asked about."""
+        """The first input, which predictions are about."""
         return next(iter(self.inputs.values()))
 
     def read(self, kind: type[Read]) -> Read:
-        """The input of a type; the model has checked that it is there."""
+        """Returns the input of the given type; the model has checked that it exists."""
         return require(self.find(kind), f"this batch holds no {kind.__name__}")
 
     def find(self, kind: type[Read]) -> Read | None:
-        """The input of a type, if there is one."""
+        """Returns the input of the given type, or None."""
         return next((read for read in self.inputs.values() if isinstance(read, kind)), None)
 
     def with_input(self, name: str, read: InputBatch) -> Batch:
-        """The same with one input added, or in the place of the one of that name."""
+        """Returns a copy with one input added or replaced."""
         return dataclasses.replace(self, inputs={**self.inputs, name: read})
 
     def with_target(self, name: str, target: Target) -> Batch:
-        """The same with what one decoder must write."""
+        """Returns a copy with the target of one decoder."""
         return dataclasses.replace(self, targets={**self.targets, name: target})
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """Returns a copy on another device."""
         inputs = {name: read.to(device) for name, read in self.inputs.items()}
         return Batch(inputs, {name: target.to(device) for name, target in self.targets.items()}, self.progress)
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """What an encoder has read; it fills the fields its spec names and its decoder needs."""
+    """Output of an encoder, which fills the fields that its `HiddenSpec` names and its decoder needs."""
 
     mask: Tensor
-    """(rows, positions), true where real."""
+    """Padding mask (rows, positions); true where real."""
     states: Tensor | None = None
-    """(rows, positions, width)"""
+    """Token states (rows, positions, width): one vector for each position."""
     summary: Tensor | None = None
-    """(rows, width)"""
+    """Summary vector (rows, width): one vector for each row."""
     finish: Callable[[Tensor], Tensor] | None = None
-    """What a mean of states must still pass through to be a summary; nothing where there is none."""
+    """Layer that turns a mean of states into a summary; None if the mean already is one."""
     maps: tuple[Tensor, ...] | None = None
-    """(rows, channels, height, width) each, from fine to coarse, each half as high and wide as the one before."""
+    """Feature maps (rows, channels, height, width), from fine to coarse, each half the size of the previous one."""
     size: tuple[int, int] | None = None
-    """Height and width of the images that were read."""
+    """Height and width of the input images, in pixels."""
     grid: tuple[int, int] | None = None
-    """Rows and columns of the positions that show an image; they come first among all positions."""
+    """Rows and columns of the image positions, which come before all other positions."""
     words: Tensor | None = None
-    """(rows, words): where the first piece of each word stands; -1 where there is no word."""
+    """Shape (rows, words): position of each word's first sub-word token; -1 for padding."""
     segments: Tensor | None = None
-    """(rows, positions), where two texts were read: 0 for the first, 1 for the second."""
+    """Shape (rows, positions): 0 for tokens of the first text and 1 for the second, where two texts are joined."""
     tokens: Tensor | None = None
-    """(rows, positions): the tokens that were read, where the input was text."""
+    """Token ids (rows, positions), for text inputs."""
 
     def need(self, name: Literal["states", "summary"]) -> Tensor:
-        """The field called `name`, which the model has checked to be there."""
+        """Returns the field `name`; the model has checked that it is filled."""
         value: Tensor | None = getattr(self, name)
         return require(value, f"this Hidden has no {name}: its encoder was built without it")
 
     def pyramid(self) -> tuple[Tensor, ...]:
-        """The maps, which the model has checked to be there."""
+        """Returns the feature maps; the model has checked that they are filled."""
         return require(self.maps, "this Hidden has no maps: its encoder was built without them")
 
     def of_words(self) -> tuple[Tensor, Tensor]:
-        """The state of each word's first piece, (rows, words, width), and (rows, words), true where there is a word."""
+        """Returns the state of each word's first token, (rows, words, width), and the word mask, (rows, words)."""
         states, words = self.need("states"), require(self.words, "this Hidden has no words: what was read was a text")
         places = words.clamp(min=0)[..., None].expand(-1, -1, states.shape[-1])
         return states.gather(1, places), words >= 0
 
     def select(self, rows: Tensor) -> Hidden:
-        """The given rows, in the given order."""
+        """Returns the given rows, in the given order."""
 
         def chosen(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -156,99 +156,99 @@ class Hidden:
 
 @dataclass(frozen=True)
 class HiddenSpec:
-    """What an encoder gives, known before anything is built: a width for each field it can fill."""
+    """Fields of `Hidden` that an encoder fills, with their widths; known before anything is built."""
 
     states: int | None = None
     summary: int | None = None
     maps: tuple[int, ...] | None = None
-    """The channels of each map, from fine to coarse."""
+    """Channels of each feature map, from fine to coarse."""
     stride: int = 1
-    """How many pixels high and wide a place of the finest map is: 1, 2, 4, ..."""
+    """Height and width, in pixels, that one place of the finest map covers: 1, 2, 4, ..."""
     causal: bool = False
-    """Whether position t has seen only what stands before it, so that the last real one knows most."""
+    """True if position t sees only positions up to t (a causal encoder), so that the last real position knows most."""
 
     def gives(self) -> frozenset[str]:
-        """The names of the fields of `Hidden` that can be filled; `finish` is nothing to most encoders."""
+        """Returns the names of the fields of `Hidden` that the encoder can fill."""
         given = frozenset(name for name in ("states", "summary", "maps") if getattr(self, name) is not None)
         return given | {"finish"} if "states" in given else given
 
     def width(self, name: Literal["states", "summary"]) -> int:
-        """The width of the field called `name`."""
+        """Returns the width of the field `name`."""
         return require(cast(int | None, getattr(self, name)), f"this encoder gives no {name}")
 
     def channels(self) -> tuple[int, ...]:
-        """Those of each map."""
+        """Returns the channels of each feature map."""
         return require(self.maps, "this encoder gives no maps")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a part must know about the tokens it reads or writes."""
+    """Token vocabulary of a part that reads or writes text."""
 
     size: int
     limit: int
-    """The most tokens in a row, start and end symbols not counted."""
+    """Maximum number of tokens in a row, without start and end symbols."""
     pad: int
     unknown: int
     start: int
     end: int
     pieces: Callable[[], Sequence[str]] = field(default=tuple, compare=False, repr=False)
-    """Gives the piece of text that each token stands for, a blank before it as ▁."""
+    """Returns the text piece of each token, with ▁ for a leading space."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """What a part must know about numbers that it reads position by position; nothing of images."""
+    """Numeric features that a part reads position by position. Images leave both fields at 0."""
 
     width: int = 0
-    """How many numbers a position has, such as the bands of a spectrogram."""
+    """Number of values at each position, such as the bands of a spectrogram."""
     limit: int = 0
-    """The most positions in a row."""
+    """Maximum number of positions in a row."""
 
 
 InputSpec = Vocabulary | Features
-"""What an encoder must know about what it reads."""
+"""Facts that an encoder must know about its input."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """What a part must know about the classes it tells apart."""
+    """Classes that a part tells apart."""
 
     names: tuple[str, ...]
     several: bool = False
-    """Whether any number of them may be right at once."""
+    """True for multi-label classification: any number of classes may be right at once."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each name."""
+        """Index of each class by name."""
         return {name: number for number, name in enumerate(self.names)}
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a part must know about the numbers it estimates."""
+    """Mean and standard deviation of the numbers that a part predicts."""
 
     mean: float
     deviation: float
 
 
 OutputSpec = Vocabulary | Classes | Numbers | Features
-"""What a decoder must know about what it writes."""
+"""Facts that a decoder must know about its output."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A sum and what to divide it by, so that parts of a batch add up to the whole."""
+    """Sum of losses and the count to divide it by; sums and counts add up over micro-batches and processes."""
 
     sum: Tensor
     count: int
 
 
 class Encoder(nn.Module):
-    """f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
+    """Encoder f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
 
     def forward(self, batch: Batch) -> Hidden:
         raise NotImplementedError
@@ -257,14 +257,14 @@ class Encoder(nn.Module):
         return cast(Hidden, super().__call__(batch))
 
     def table(self) -> nn.Parameter | None:
-        """The vectors of its tokens, (tokens, width), where it has such a table."""
+        """Returns the token embedding table, (tokens, width), or None."""
         return cast(nn.Parameter | None, getattr(getattr(self, "embedding", None), "weight", None))
 
     def levels(self) -> list[list[nn.Parameter]]:
-        """Its parameters from the lowest level, what stands before the layers, to the top layer and what follows."""
+        """Groups the parameters by level, from the embeddings to the top layer."""
         stacks = {f"{name}.": len(stack) for name, stack in self.named_modules() if isinstance(stack, nn.ModuleList)}
         layers = max(stacks.values(), default=0)
-        # Two directions are two stacks side by side; of one inside another the outer comes first.
+        # Two directions are two stacks side by side. Of nested stacks, the outer one comes first.
         highest = [prefix for prefix, length in stacks.items() if length == layers]
         levels: list[list[nn.Parameter]] = [[] for _ in range(layers + 1)]
         reached = 0
@@ -279,22 +279,22 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """g : H → Y. Learns from a target and predicts without one."""
+    """Decoder g : H → Y. Learns from a target; predicts without one."""
 
     attends: ClassVar[bool] = False
-    """Whether it can show which positions of the source it looked at."""
+    """True if the decoder can report its attention over the source positions."""
 
     def share(self, table: nn.Parameter | None) -> None:
-        """Take up the encoder's table of token vectors, where this decoder has a use for it."""
+        """Ties the decoder's token embeddings to the encoder's table, where the decoder supports it."""
 
     def count(self, target: Target) -> int:
-        """What the sum of the loss over this target will be divided by, known beforehand; weights belong in the sum."""
+        """Count that the loss is divided by, known before the forward pass. Weights belong in the sum."""
         raise NotImplementedError
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        """How badly the target is predicted: a sum over what counts, and the count."""
+        """Loss of the predictions against the target: a sum and the count to divide it by."""
         raise NotImplementedError
 
     def predict(self, hidden: Hidden, options: Any) -> Sequence[Any]:
-        """One result a row, of the class that its settings say it writes."""
+        """Predicts one result for each row, of the class that the decoder's settings name in `writes`."""
         raise NotImplementedError

@@ -1,1 +1,1 @@
-"""Files → examples → batches."""
+"""Files → rows → caches → batches."""

@@ -1,4 +1,4 @@
-"""Sounds, decoded within limits and resampled; a broken, empty or silent one is named."""
+"""Audio files and arrays: decoding within limits and resampling. Broken, empty or silent sounds raise an error."""
 
 from __future__ import annotations
 
@@ -20,45 +20,46 @@ from twofold.data.named_files import FileError, NamedFile, find_files, open_file
 from twofold.errors import TwofoldError
 
 ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
-"""How the names of sounds end; what is in a file says its format."""
+"""File name suffixes of sounds; the format itself is read from the content."""
 RATES = (1000, 768_000)
-"""Samples a second, at least and at most."""
+"""Minimum and maximum sample rate, in Hz."""
 MOST_CHANNELS = 64
 BLOCK = 1 << 13
-"""Samples that are decoded, or resampled, at a time."""
+"""Samples decoded or resampled at a time."""
 ZEROS, BETA, ROLLOFF = 16, 8.0, 0.95
-"""Of the resampling filter: zero crossings on either side, the Kaiser window's beta, and the share of the band that is
+"""Resampling filter: zero crossings on either side, beta of the Kaiser window, and fraction of the band that is
 kept."""
 Samples = NDArray[np.float32]
 
 
 class Header(NamedTuple):
-    """What the head of a file says: samples a second, and how many samples each channel has."""
+    """Header of a sound file: sample rate and samples per channel."""
 
     rate: int
     samples: int
 
     def within(self, seconds: float) -> int:
-        """How many samples there are in the first so many seconds."""
+        """Number of samples in the first `seconds`."""
         return min(self.samples, max(1, int(seconds * self.rate)))
 
 
 @dataclass(frozen=True)
 class SoundFile(NamedFile):
-    """One sound that can be read."""
+    """Sound file."""
 
     def header(self) -> Header:
         with self._opened() as file:
             return Header(file.samplerate, file.frames)
 
     def read(self, seconds: float, rate: int) -> Samples:
-        """The first so many seconds at a sample rate, the mean of all channels."""
+        """Reads the first `seconds` of the sound at sample rate `rate`, averaged over the channels (mono)."""
         with self._opened() as file:
             header = Header(file.samplerate, file.frames)
             wanted = header.within(seconds)
             blocks, left = [], wanted
-            most = wanted if file.format == "MP3" else BLOCK  # soundfile seeks after a block, where mp3 loses its place
-            while left and len(block := file.read(min(most, left), dtype="float32", always_2d=True)):
+            # soundfile seeks after every block, which loses its position in MP3.
+            block_size = wanted if file.format == "MP3" else BLOCK
+            while left and len(block := file.read(min(block_size, left), dtype="float32", always_2d=True)):
                 blocks.append(block.mean(1))
                 left -= len(block)
         if left:
@@ -81,10 +82,10 @@ class SoundFile(NamedFile):
 
 @dataclass(frozen=True)
 class GivenSound:
-    """A sound at hand."""
+    """Sound in memory."""
 
     values: Any = field(repr=False)
-    """(samples,) or (samples, channels), numbers of any size."""
+    """Samples (samples,) or (samples, channels), of any numeric type."""
     rate: int
     place: str = "sound"
 
@@ -94,9 +95,9 @@ class GivenSound:
         return Header(self.rate, len(values))
 
     def read(self, seconds: float, rate: int) -> Samples:
-        """As of a `SoundFile`."""
+        """Does the same as `SoundFile.read`."""
         header = self.header()
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused
+        with np.errstate(over="ignore"):  # values that float32 cannot hold become infinite and are refused
             values = self._array()[: header.within(seconds)].astype(np.float32)
         return resample(_checked(values if values.ndim == 1 else values.mean(1), self.place), header.rate, rate)
 
@@ -104,7 +105,7 @@ class GivenSound:
         wanted = "real numbers of (samples,) or (samples, channels), or a pair of them and their rate"
         try:
             values = np.asarray(self.values)
-        except (TypeError, ValueError, RuntimeError) as error:  # rows of several lengths, or a tensor on a GPU
+        except (TypeError, ValueError, RuntimeError) as error:  # rows of different lengths, or a tensor on a GPU
             raise FileError(f"{self.place}: not {wanted} ({error})") from None
         if values.dtype.kind not in "if" or values.ndim not in (1, 2):
             raise FileError(f"{self.place}: not {wanted}, but {values.dtype} of {values.shape}")
@@ -112,7 +113,7 @@ class GivenSound:
 
 
 def as_sound(given: Any, place: str, rate: int) -> SoundFile | GivenSound:
-    """A sound from a path, an array of samples at this rate, or a pair of an array and its own rate."""
+    """Accepts a path, an array of samples at rate `rate`, or a pair of an array and its own rate."""
     if isinstance(given, SoundFile | GivenSound):
         return given
     if isinstance(given, str | Path):
@@ -123,7 +124,7 @@ def as_sound(given: Any, place: str, rate: int) -> SoundFile | GivenSound:
 
 
 def read_sounds(where: str, folder: str | None, column: str) -> Iterator[Row]:
-    """Rows whose sounds can be read: of a table that names them in `folder`, or of a folder."""
+    """Reads rows with sounds: from a table that names files in `folder`, or from a folder of sounds."""
     files = find_files(where)
     if files is None:
         yield from read_named_table(where, open_files(folder or Path(where).parent), column, SoundFile, ENDINGS)
@@ -137,7 +138,7 @@ def read_sounds(where: str, folder: str | None, column: str) -> Iterator[Row]:
 def _library() -> Any:
     try:
         import soundfile  # type: ignore[import-untyped,unused-ignore]
-    except (ImportError, OSError):  # the latter where the library behind it is missing
+    except (ImportError, OSError):  # OSError: the native library behind it is missing
         raise TwofoldError("reading sounds needs `pip install 'twofold[audio]'`") from None
     return soundfile
 
@@ -160,12 +161,12 @@ def _checked(samples: Samples, place: str) -> Samples:
 
 
 def resampled_length(samples: int, rate: int, wanted: int) -> int:
-    """How many samples there are at another rate."""
+    """Number of samples after resampling from `rate` to `wanted`."""
     return -(-samples * wanted // rate)
 
 
 def resample(samples: Samples, rate: int, wanted: int) -> Samples:
-    """The sound at another rate, without what that rate cannot hold: a sinc under a Kaiser window, phase by phase."""
+    """Resamples with a Kaiser-windowed sinc (polyphase), which removes frequencies above the new limit."""
     common = math.gcd(rate, wanted)
     up, down = wanted // common, rate // common
     if up == down:
@@ -174,7 +175,7 @@ def resample(samples: Samples, rate: int, wanted: int) -> Samples:
     half = filters.shape[1] // 2
     windows = sliding_window_view(np.pad(samples, (half - 1, half)), 2 * half)
     resampled = np.empty(resampled_length(len(samples), rate, wanted), np.float32)
-    for number in range(min(up, len(resampled))):  # each up-th sample lies at the same place between two of the sound
+    for number in range(min(up, len(resampled))):  # every up-th output sample has the same phase
         first, phase = divmod(number * down, up)
         part = resampled[number::up]
         for start in range(0, len(part), BLOCK):
@@ -187,7 +188,7 @@ def resample(samples: Samples, rate: int, wanted: int) -> Samples:
 
 @lru_cache(maxsize=128)
 def _filters(up: int, down: int) -> Samples:
-    """(phases, taps): for each place between two samples the weights of those around it, which add up to one."""
+    """Filter weights (phases, taps): for each phase the weights of the surrounding samples, which sum to 1."""
     cutoff = ROLLOFF * min(1.0, up / down)
     half = math.ceil(ZEROS / cutoff)
     distance = np.arange(1 - half, half + 1) - np.arange(up)[:, None] / up

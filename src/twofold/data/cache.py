@@ -1,4 +1,4 @@
-"""The rows of a whole file as numbers, such as token ids, memory-mapped: written once, keyed by file and settings."""
+"""Rows of a file as memory-mapped numbers (such as token ids), written once and keyed by file and settings."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from twofold.storage.checksums import CheckedFile, SummedFile
 FORMAT = 2
 ABOUT = "about.json"
 ABANDONED = 7 * 86_400
-"""Seconds after which a folder that nobody finished was left behind by a killed process."""
+"""Seconds after which an unfinished folder counts as abandoned by a killed process."""
 CHUNK = 500_000
-"""About how many characters are tokenized at a time, whether in many short rows or in a few long ones."""
+"""Approximate number of characters tokenized at a time."""
 Report = Callable[[int], None]
-"""Called with the number of rows read so far."""
+"""Progress report: called with the number of rows read so far."""
 Read = Callable[[Sources], Iterator[Row]]
-"""How the rows of a file are read."""
+"""Function that reads the rows of a file."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The numbers of some rows, and how many rows lost a part."""
+    """Numbers of several rows, and the number of rows that were truncated."""
 
     ids: list[Any]
-    """For each row a sequence of numbers."""
+    """Sequence of numbers for each row."""
     cut: int = 0
 
     def flat(self, dtype: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The numbers of all rows one after the other, and where each row ends."""
+        """Concatenates the numbers of all rows; also returns the end of each row."""
         ends = np.cumsum([len(row) for row in self.ids], dtype=np.int64)
         return np.fromiter(itertools.chain(*self.ids), dtype), ends
 
 
 class Field(Protocol):
-    """What a cache asks of a column: numbers for each row, their type, and what they depend on."""
+    """Column of a cache: turns rows into numbers and names the settings that these depend on."""
 
     @property
     def dtype(self) -> str: ...
@@ -63,7 +63,7 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class DerivedField:
-    """A field of a cache that an input or output keeps beside its main one, such as where words begin."""
+    """Additional field of a cache beside the main one, such as the positions where words begin."""
 
     dtype: str
     settings: Callable[[], list[Any]]
@@ -75,13 +75,13 @@ Fields = Mapping[str, Field]
 
 @dataclass(frozen=True)
 class Column:
-    """The ids of one column of all rows."""
+    """Ids of one column for all rows."""
 
     ids: NDArray[Any]
-    """Of all rows, one after the other; `row` and `whole` check what they give."""
+    """Concatenated ids of all rows; `row` and `whole` verify checksums before use."""
     offsets: NDArray[np.int64]
     file: CheckedFile | None = None
-    """Where the ids lie, if not in memory."""
+    """File that holds the ids, if they are not in memory."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -94,28 +94,28 @@ class Column:
         return self.ids[start:stop]
 
     def whole(self) -> NDArray[Any]:
-        """The ids of all rows, one after the other."""
+        """Concatenated ids of all rows."""
         return self.file.whole(self.ids.dtype) if self.file else self.ids
 
 
 @dataclass(frozen=True)
 class Cache:
-    """All rows of a file as token ids; only what is touched is read."""
+    """All rows of a file as token ids, memory-mapped."""
 
     columns: Mapping[str, Column]
     rows: int
     cut: Mapping[str, int]
-    """For each column how many rows lost their tail to the length limit."""
+    """Number of rows truncated by the length limit, for each column."""
     where: Sources = ""
-    """What it was made of."""
+    """Source of the rows."""
 
     @classmethod
     def of(
         cls, where: Sources, fields: Fields, report: Report | None = None, read: Read = read_rows, content: str = ""
     ) -> Cache:
-        """The cache of a file, from disk if the same was read before; some field's settings must tell `read`.
+        """Opens the cache of a file, or builds it. The settings of some field must determine `read`.
 
-        content: a hash of all that is read, where that is more than one file
+        content: a hash of all sources, where there is more than one file
         """
         settings = [[name, *field.settings()] for name, field in fields.items()]
         key = json.dumps([FORMAT, content or fingerprint(where), settings])
@@ -126,7 +126,7 @@ class Cache:
 
     @classmethod
     def in_memory(cls, rows: Sequence[Row], fields: Fields) -> Cache:
-        """The same of rows at hand, without a file."""
+        """Builds a cache in memory from rows."""
         columns, cut = {}, {}
         for name, field in fields.items():
             encoded = field.encode(rows)
@@ -151,13 +151,13 @@ class Cache:
 
 
 def cache_folder() -> Path:
-    """`$TWOFOLD_CACHE`, or `twofold` in the user's cache folder."""
+    """Returns `$TWOFOLD_CACHE`, or `twofold` in the user's cache folder."""
     chosen = os.environ.get("TWOFOLD_CACHE")
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
 
 
 def _build(folder: Path, rows: Iterator[Row], fields: Fields, report: Report | None) -> None:
-    """Read the file once into a folder of a name of its own; the first to finish keeps its copy."""
+    """Reads the file into a folder with a unique name; the first process to finish keeps its copy."""
     with storage.writing(folder):
         aside = _new_folder(folder.parent)
         try:
@@ -170,11 +170,11 @@ def _build(folder: Path, rows: Iterator[Row], fields: Fields, report: Report | N
 
 
 def _new_folder(parent: Path) -> Path:
-    """A new folder to write a cache in; what killed processes left behind long ago is removed."""
+    """Creates a folder for a new cache and removes those that killed processes abandoned."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for left in parent.glob(".new-*"):
-            with contextlib.suppress(FileNotFoundError):  # its owner may just have put it in its place
+            with contextlib.suppress(FileNotFoundError):  # its owner may just have moved it into place
                 if time.time() - left.stat().st_mtime > ABANDONED:
                     shutil.rmtree(left, ignore_errors=True)
         return Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
@@ -184,7 +184,7 @@ def _new_folder(parent: Path) -> Path:
 
 
 def _write(folder: Path, rows: Iterator[Row], fields: Fields, report: Report | None) -> dict[str, Any]:
-    """Write the numbers of all rows, chunk by chunk; what must be known to read them again."""
+    """Writes the numbers of all rows chunk by chunk; returns the metadata needed to read them."""
     types = {name: field.dtype for name, field in fields.items()}
     cut = dict.fromkeys(fields, 0)
     total = 0

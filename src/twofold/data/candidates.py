@@ -1,4 +1,4 @@
-"""Contexts and candidates that users give: texts, the turns of dialogues, and rows with `text`, `id` and fields."""
+"""Contexts and candidates given by users: texts, dialogues, and rows with `text`, `id` and further fields."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from twofold.errors import TwofoldError, as_list, as_texts, check_text, kind_of_
 from twofold.types import Example
 
 Text = str | list[str]
-"""A text, or the turns of a dialogue, oldest first."""
+"""Text, or the turns of a dialogue, oldest first."""
 Texts = Where | Path | Sequence[Example | str]
-"""A file, or texts and rows at hand."""
+"""File, or texts and rows in memory."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One text and what it is called."""
+    """Candidate with its id and fields."""
 
     text: str
-    """The text itself, or how content of another type is called."""
+    """Text, or the name of content of another type."""
     number: int
-    """Its line in a file, from 1, or its place in a list, from 0."""
+    """Line number in a file, from 1, or position in a list, from 0."""
     own_id: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else its row holds."""
+    """Further fields of the row."""
     place: str = ""
     content: Any = None
-    """An image, or whatever else is read that is no text."""
+    """Content that is not text, such as an image."""
 
     @property
     def read(self) -> Any:
-        """What a model reads."""
+        """Content that the model reads."""
         return self.text if self.content is None else self.content
 
     @property
     def id(self) -> Any:
-        """Its own id, or the number of its line or its place in a list."""
+        """Id of the candidate, or its line number or position if it has none."""
         return self.number if self.own_id is None else self.own_id
 
 
 def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
-    """Every candidate of a file, or of rows at hand.
+    """Reads all candidates of a file or a list.
 
-    blank: keep rows whose text is empty; they are passed over otherwise, and blank lines of plain text always are
+    blank: keep rows whose text is empty; by default these are skipped, and blank lines of plain text always are
     """
     empty = True
     for number, row in _numbered(where):
@@ -56,7 +56,7 @@ def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
         title = row.values.get("title")
         whole = f"{title} {text}" if isinstance(title, str) and title else text
         if whole.strip():
-            Row(row.place, {"text": whole}).text("text")  # whole characters only
+            Row(row.place, {"text": whole}).text("text")  # checks for whole characters
         elif not blank:
             continue
         empty = False
@@ -68,18 +68,18 @@ def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
 
 
 def is_file(texts: Texts) -> bool:
-    """Whether texts are read from a file, where they are numbered from 1, and not given in a list."""
+    """Returns True if texts come from a file, where they are numbered from 1, rather than from a list."""
     return isinstance(texts, str | Path | Mapping)
 
 
 def at_hand(texts: Any) -> Texts:
-    """The same texts such that they can be read more than once: a file, or a list of whatever was given."""
+    """Makes texts readable more than once: a file stays, any other iterable becomes a list."""
     given: Texts = texts if is_file(texts) else as_list(texts, "texts")
     return given
 
 
 def given_texts(texts: Any) -> list[Candidate]:
-    """Texts at hand, or rows with `text` and perhaps `id`, all of them kept."""
+    """Reads texts, or rows with `text` and optionally `id`, from memory; keeps all of them."""
     given = as_list(texts, "texts")
     if any(isinstance(text, Mapping) for text in given):
         return list(read_candidates(given, blank=True))
@@ -88,7 +88,7 @@ def given_texts(texts: Any) -> list[Candidate]:
 
 
 def with_ids(candidates: list[Candidate], ids: Any = None) -> list[Candidate]:
-    """The candidates under the ids given, or under their own, which must differ from each other."""
+    """Assigns the given ids, or keeps the candidates' own; ids must be unique."""
     if ids is not None:
         names = as_list(ids, "ids")
         if len(names) != len(candidates):
@@ -100,7 +100,7 @@ def with_ids(candidates: list[Candidate], ids: Any = None) -> list[Candidate]:
 
 
 def as_context(context: Any, name: str) -> Text:
-    """A text, or the list of turns of a dialogue."""
+    """Checks a context: a text, or the list of turns of a dialogue."""
     if isinstance(context, str):
         check_text(context, name)
         return context
@@ -113,7 +113,7 @@ def as_context(context: Any, name: str) -> Text:
 
 
 def check_ids(candidates: Iterable[Candidate]) -> None:
-    """Refuse two candidates of one id."""
+    """Raises an error if two candidates have the same id."""
     places: dict[Any, str] = {}
     for candidate in candidates:
         id, place = candidate.id, candidate.place
@@ -127,7 +127,7 @@ def check_ids(candidates: Iterable[Candidate]) -> None:
 
 
 def _numbered(where: Texts) -> Iterable[tuple[int, Row]]:
-    """Rows with the numbers that name them where they have no id."""
+    """Numbers the rows; the numbers name rows without an id."""
     if not is_file(where):
         for number, text in enumerate(as_list(where, "texts")):
             values = {"text": text} if isinstance(text, str) else text

@@ -1,4 +1,4 @@
-"""What columns of rows hold: texts as token ids within a limit, with a denoiser's noise; words; names of classes."""
+"""Columns of rows: texts as token ids within a limit (with optional denoising noise), words, and class names."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from twofold.types import Classes, Vocabulary
 
 TooLong = Literal["cut", "refuse"]
 Keep = Literal["head", "tail", "turns"]
-"""Which end stays of a text that is too long: its beginning, its end, or with `turns` the end of several turns and the
-beginning of a single text."""
+"""End of an overlong text that is kept: its head, its tail, or with `turns` the tail of a dialogue and the head of a
+single text."""
 LONGEST = 1_000_000
-"""The most tokens that a limit may allow: no memory could hold more."""
+"""Maximum that a token limit may be set to."""
 UNSEEN = -1
-"""In the place of a name that was not seen in training, and of a head that a long sentence lost with its end."""
+"""Id of a class not seen in training, and of a head that was cut off a long sentence."""
 MOST_NAMES = 20_000
-"""Different names that a column may have."""
+"""Maximum number of different names in a column."""
 
 
 class TooLongError(TwofoldError):
-    """A text that is longer than the limit where that is refused."""
+    """Error for a text that exceeds the limit, where `too_long` refuses it."""
 
 
 def check_limit(name: str, limit: int, least: int = 1) -> None:
-    """Refuse a limit of tokens that makes no sense."""
+    """Raises an error for an invalid token limit."""
     if limit < least:
         raise ValueError(f"{name} must be at least {least}, not {limit}")
     if limit > LONGEST:
@@ -45,35 +45,35 @@ def check_limit(name: str, limit: int, least: int = 1) -> None:
 
 
 def texts_in(row: Row, columns: Iterable[str]) -> list[str]:
-    """The texts, or the turns, of some columns."""
+    """Returns the texts or turns of several columns."""
     texts = [row.text(column) for column in columns]
     return [turn for text in texts for turn in ([text] if isinstance(text, str) else text)]
 
 
 def vocabulary_of(tokenizer: TextTokenizer, limit: int) -> Vocabulary:
-    """What a part must know of a tokenizer's tokens."""
+    """Describes a tokenizer's vocabulary."""
     symbols = (tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
     return Vocabulary(len(tokenizer), limit, *symbols, pieces=lambda: tokenizer.pieces(range(len(tokenizer))))
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """Reads one column: a text, or the turns of a dialogue, which are joined by a separator."""
+    """Tokenizes one column: texts, or the turns of dialogues joined by a separator."""
 
     column: str
     tokenizer: TextTokenizer
     limit: int
-    """The most tokens, without special ones around them."""
+    """Maximum number of tokens, special tokens not counted."""
     too_long: TooLong = "cut"
     keep: Keep = "head"
     prompt: str = ""
-    """What stands before each text, or before the first turn, as if it were its beginning."""
+    """Prompt put before each text, or before the first turn."""
     separator: str | None = None
-    """What stands between turns: a text, or the tokenizer's own separator."""
+    """Separator between turns; null uses the tokenizer's own."""
     preface: str | None = None
-    """A column whose texts stand before the turns, such as a persona."""
+    """Column with texts put before the turns, such as a persona."""
     place: str = "input"
-    """The part of a recipe that these settings stand in, for messages."""
+    """Part of the recipe that these settings are in, for error messages."""
 
     @property
     def dtype(self) -> str:
@@ -84,7 +84,7 @@ class TextColumn:
         return ["text", *limits, self.prompt, self.separator, self.preface, self.tokenizer.fingerprint()]
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """The ids of this column in each row; one with nothing to read is an error."""
+        """Tokenizes this column of each row; an empty text is an error."""
         texts = [self.text(row) for row in rows]
         encoded = self.encode_texts(texts, [row.place for row in rows])
         for row, text, ids in zip(rows, texts, encoded.ids, strict=True):
@@ -93,14 +93,14 @@ class TextColumn:
         return encoded
 
     def text(self, row: Row) -> str | list[str]:
-        """The text of a row, or the turns of its dialogue, the preface before them."""
+        """Returns the text of a row, or the turns of its dialogue after the preface."""
         text = row.text(self.column)
         if self.preface is None or not row.values.get(self.preface):
             return text
         return [*_turns(row.text(self.preface)), *_turns(text)]
 
     def encode_texts(self, texts: Sequence[str | list[str]], places: Sequence[str] | None = None) -> Encoded:
-        """The ids of each text or dialogue; an empty one has none."""
+        """Tokenizes texts or dialogues; an empty one gets no ids."""
         begun = [[f"{self.prompt}{first}", *others] for first, *others in (_turns(text) or [""] for text in texts)]
         flat = iter(self.tokenizer.encode([turn for row in begun for turn in row]))
         separator = [self.tokenizer.separator] if self.separator is None else self.tokenizer.encode([self.separator])[0]
@@ -126,7 +126,7 @@ class TextColumn:
 
     @cached_property
     def _prompt(self) -> int:
-        """How many tokens of a text are those of its prompt."""
+        """Number of tokens of the prompt."""
         count = len(self.tokenizer.encode([self.prompt.rstrip()])[0]) if self.prompt else 0
         if self.limit - count < 1:
             raise TwofoldError(f"a limit of {self.limit} tokens leaves no room for '{self.column}' itself; raise it")
@@ -138,29 +138,30 @@ def _turns(text: str | list[str]) -> list[str]:
 
 
 def _is_readable(letter: str) -> bool:
-    """Whether a letter is neither a blank nor a control or format character."""
+    """Returns False for blanks and for control and format characters."""
     return not letter.isspace() and unicodedata.category(letter) not in ("Cc", "Cf")
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What a denoiser must undo (Lewis et al., 2019)."""
+    """Noise that a denoiser learns to undo (BART, Lewis et al. 2019)."""
 
     mask: float = 0.0
-    """Share of the tokens that are masked."""
+    """Fraction of the tokens that are masked, from 0 to below 1; 0 masks none."""
     delete: float = 0.0
-    """Share of the tokens that are left out."""
+    """Fraction of the tokens that are deleted, from 0 to below 1; 0 deletes none."""
     span: float = 3.0
-    """How many tokens are masked in a row, in the mean; all of them are read as one mask."""
+    """Mean length of a masked span, in tokens (span masking, text infilling); each span is replaced by one mask
+    token."""
     swap: int = 0
-    """How far a token may be moved."""
+    """Maximum distance that a token moves (token permutation); 0 keeps the order."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.mask < 1 and 0 <= self.delete < 1 and self.span >= 1 and self.swap >= 0):
             raise ValueError("mask and delete must be at least 0 and below 1, span at least 1, swap at least 0")
 
     def of(self, ids: Ids, mask: int, draw: Draw) -> list[int]:
-        """The same text with its noise; something of it is always left."""
+        """Returns the text with noise; at least one token remains."""
         noisy: list[int] = [int(token) for token in ids]
         if self.delete:
             kept = draw.random(len(noisy)) >= self.delete
@@ -169,7 +170,7 @@ class Noise:
             order = np.argsort(np.arange(len(noisy)) + draw.random(len(noisy)) * (self.swap + 1), kind="stable")
             noisy = [noisy[place] for place in order]
         if self.mask:
-            # So often that of all tokens, those inside a span too, the asked share is masked.
+            # Repeats until the requested share of all tokens is masked, tokens inside spans included.
             starts = draw.random(len(noisy)) < self.mask / (self.mask + (1 - self.mask) * self.span)
             result, place, left = [], 0, 0
             while place < len(noisy):
@@ -184,29 +185,30 @@ class Noise:
 
 
 def words_in(row: Row, column: str) -> list[str]:
-    """A list of texts, or a text cut at its blanks; an empty one among them is an error."""
+    """Returns the words of a column: a list of texts, or a text split at blanks. An empty word is an error."""
     given = row.value(column)
     words = given.split() if isinstance(given, str) else list(given) if isinstance(given, tuple) else given
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        wrong = " ".join(shown(given).split())  # an array is shown in several lines
+        wrong = " ".join(shown(given).split())  # an array prints on several lines
         raise TwofoldError(f"{row.place}: '{column}' is {wrong}; give a text, or a list of words")
     if not words:
         raise TwofoldError(f"{row.place}: '{column}' is empty; fill it or remove the sentence")
     if not all(words):
         raise TwofoldError(f"{row.place}: word {words.index('') + 1} of '{column}' is empty; fill it or remove it")
-    Row(row.place, {column: words}).text(column)  # whole characters only
+    Row(row.place, {column: words}).text(column)  # checks for whole characters
     return words
 
 
 def given_words(given: object) -> tuple[str, ...]:
-    """The words of a sentence as a user gave it."""
+    """Returns the words of a sentence given as a text or a list."""
     return tuple(given.split() if isinstance(given, str) else given)  # type: ignore[arg-type]
 
 
 def names_found(
     rows: Iterable[Row], names_in: Callable[[Row], Iterable[str]], column: str, least: int = 2
 ) -> tuple[str, ...]:
-    """All names that a column holds, in order; fewer than `least` are said to teach nothing, none are an error."""
+    """Collects all names in a column, in order. An empty column is an error; fewer than `least` names raise a
+    warning."""
     names: set[str] = set()
     for row in rows:
         names.update(names_in(row))
@@ -220,12 +222,12 @@ def names_found(
 
 
 def numbers_of(names: Sequence[str], classes: Classes) -> list[int]:
-    """The numbers of some classes; a name that was not seen in training has none."""
+    """Returns the class ids of names; names not seen in training are left out."""
     return [classes.numbers.get(name, UNSEEN) for name in names]
 
 
 def say_unseen(rows: Sequence[Row], names: Callable[[Row], Sequence[str]], classes: Classes) -> None:
-    """One line, however many names were not seen in training."""
+    """Warns once about all names that were not seen in training."""
     unseen = [(row, name) for row in rows for name in names(row) if name not in classes.numbers]
     if unseen:
         row, name = unseen[0]

@@ -1,4 +1,4 @@
-"""Reads tagged words (.conll) and trees (.conllu, the format of Universal Dependencies), and writes trees back."""
+"""Reads tagged words (.conll) and dependency trees (.conllu, Universal Dependencies); writes trees back."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from twofold.data.files import Row, lines_of
 from twofold.errors import TwofoldError
 
 Line = tuple[str, str]
-"""A line of a file after its place."""
+"""Place and content of a line."""
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = COLUMNS = range(10)
 TAG_COLUMNS = ("upos", "xpos")
-"""The columns of tags that CoNLL-U has."""
+"""Tag columns of CoNLL-U."""
 NAMES = {"words": FORM, "lemmas": LEMMA, "upos": UPOS, "xpos": XPOS, "feats": FEATS, "relations": DEPREL}
 
 
 def read_conll(path: Path) -> Iterator[Row]:
-    """One row a sentence of a file with a word and its tag on each line: `words` and `tags`, or words alone.
+    """Reads one row for each sentence of a file with a word and its tag on each line: `words` and `tags`, or words
+    alone.
 
-    Columns between the two are `column2`, `column3` and so on. `-DOCSTART-` lines are passed over.
+    Columns in between are `column2`, `column3` and so on. `-DOCSTART-` lines are skipped.
     """
     names: list[str] = []
     lines = ((place, "" if line.split(maxsplit=1)[:1] == ["-DOCSTART-"] else line) for place, line in lines_of(path))
@@ -29,7 +30,7 @@ def read_conll(path: Path) -> Iterator[Row]:
         words = []
         for place, line in sentence:
             *before, tag = line.split("\t")
-            cells = [*before, tag.strip()]  # a blank behind a tag makes no other tag
+            cells = [*before, tag.strip()]  # a trailing blank does not make a different tag
             if len(cells) == 1 and not names and " " in tag.strip():
                 raise TwofoldError(f"{place}: only one column; a tab must stand between a word and its tag")
             names = names or ["words", *(f"column{n}" for n in range(2, len(cells))), "tags"][: len(cells)]
@@ -43,9 +44,10 @@ def read_conll(path: Path) -> Iterator[Row]:
 
 
 def read_conllu(path: Path) -> Iterator[Row]:
-    """One row a sentence: a list a column over its syntactic words, and `conllu`, its lines as they stand.
+    """Reads one row for each sentence: a list for each column over the syntactic words, and its source lines as
+    `conllu`.
 
-    `heads` has None where the file has `_`. Comments that no word follows before the next blank line are passed over.
+    `heads` has None for `_`. Comments that no word follows before the next blank line are skipped.
     """
     for sentence in _sentences(lines_of(path)):
         words = _syntactic_words(sentence)
@@ -62,7 +64,7 @@ def read_conllu(path: Path) -> Iterator[Row]:
 
 
 def check_tree(heads: Sequence[int]) -> str | None:
-    """What is wrong with a tree, as the end of a sentence ("has no root"), or None if it has one root and no cycle.
+    """Checks a tree and returns the problem as the end of a sentence ("has no root"), or None for a valid tree.
 
     `heads[i]` is the head of word i + 1; 0 is the root.
     """
@@ -88,40 +90,40 @@ def check_tree(heads: Sequence[int]) -> str | None:
 
 
 def universal(relation: str) -> str:
-    """A relation without its subtype: nsubj for nsubj:pass."""
+    """Returns the relation without its subtype: nsubj for nsubj:pass."""
     return relation.partition(":")[0]
 
 
 def with_tree(conllu: str, heads: Sequence[int], relations: Sequence[str]) -> str:
-    """The same sentence with another tree.
+    """Returns the sentence with another tree.
 
-    DEPS of its words becomes `_`, because the graph there would contradict the new tree; all else stays as it is.
+    DEPS becomes `_`, because the old graph would contradict the new tree; all else is kept.
     """
     return _replaced(conllu, {HEAD: [str(head) for head in heads], DEPREL: relations, DEPS: ["_"] * len(heads)})
 
 
 def with_tags(conllu: str, column: str, tags: Sequence[str]) -> str:
-    """The same sentence with other tags for its words in one column; all else stays as it is."""
+    """Returns the sentence with other tags in one column; all else is kept."""
     return _replaced(conllu, {NAMES[column]: tags})
 
 
 def plain_conllu(words: Sequence[str]) -> str:
-    """A sentence of bare words: `_` in every other column."""
+    """Writes bare words as CoNLL-U, with `_` in every other column."""
     lines = ("\t".join([str(n), _cell(word), *"_" * 8]) for n, word in enumerate(words, start=1))
     return "\n".join(lines)
 
 
 def _sentences(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """The runs of lines between blank ones."""
+    """Splits the lines at blank lines."""
     for blank, run in groupby(lines, key=lambda item: not item[1].strip()):
         if not blank:
             yield list(run)
 
 
 def _syntactic_words(sentence: Sequence[Line]) -> list[tuple[str, list[str]]]:
-    """The columns of each word after its place; words, empty nodes and multi-word tokens must count up together."""
+    """Returns the place and the columns of each word; ids of words, empty nodes and multi-word tokens must ascend."""
     words: list[tuple[str, list[str]]] = []
-    ranges: list[tuple[str, int, str]] = []  # place, first word and last word of a multi-word token
+    ranges: list[tuple[str, int, str]] = []  # place, first word and last word of each multi-word token
     nodes = 0  # empty nodes since the last word
     for place, line in sentence:
         if line.startswith("#"):
@@ -149,7 +151,7 @@ def _syntactic_words(sentence: Sequence[Line]) -> list[tuple[str, list[str]]]:
 
 
 def _check_ranges(ranges: Iterable[tuple[str, int, str]], words: int) -> None:
-    """Multi-word tokens stand for words of their sentence, and no two for the same word."""
+    """Checks that multi-word tokens cover words of their sentence and do not overlap."""
     known = {str(n): n for n in range(1, words + 1)}
     covered = 0
     for place, first, last in ranges:

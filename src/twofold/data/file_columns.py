@@ -1,4 +1,4 @@
-"""A column that names files: where they lie, which of its rows can be used, and what a cache keeps of their names."""
+"""Column that names files: finds the files, checks which rows are usable, and keeps the file names in a cache."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from twofold.data.ranking import Side
 from twofold.errors import TwofoldError, listed
 
 NAME = "name"
-"""The cache's column of the files' names."""
+"""Cache column of the file names."""
 
 
 @dataclass(frozen=True)
 class FileSettings:
-    """Settings of what is read from files that a table names or a folder holds; a type fills in `rows`."""
+    """Settings of inputs read from files that a table names or a folder holds; an input type implements `rows`."""
 
     noun: ClassVar[str]
     endings: ClassVar[tuple[str, ...]]
     file: ClassVar[type[NamedFile]]
-    """The class of the files."""
+    """Class of the files."""
 
     column: str = "file"
-    """The column of a table that names the file."""
+    """Column of the table that names the file."""
     folder: str | None = None
-    """The folder or zip archive of the files that a table names; the table's own folder unless given."""
+    """Folder or zip archive of the files that a table names; null means the table's own folder."""
     broken: Literal["refuse", "skip"] = "refuse"
-    """What happens to a row whose file, or whose right answer, cannot be used: refuse ends with its name, skip goes
-    on."""
+    """Action for a row with an unusable file or target: `refuse` raises an error that names it, `skip` leaves the row
+    out."""
 
     def rows(self, where: Sources) -> Iterator[Row]:
-        """Every row of a table or a folder, with its file."""
+        """Reads all rows of a table or a folder, with their files."""
         raise NotImplementedError
 
     def given(self, value: Any, place: str) -> Any:
-        """A file, or what a user has at hand, which is called by its place."""
+        """Accepts a file path or content in memory; `place` names it in errors."""
         raise NotImplementedError
 
     def name_files(self, rows: Iterable[Row], where: Sources, columns: Sequence[str]) -> Iterator[Row]:
@@ -78,18 +78,18 @@ class FileSettings:
         return f"{table} {self.files_of(path).fingerprint(names_of(self.rows(path), self.endings))}"
 
     def files_of(self, where: str) -> Files:
-        """Where the files lie that a table names, or that a folder holds."""
+        """Returns the folder or archive of the files that a table names or a folder holds."""
         return find_files(where) or open_files(self.folder or Path(where).parent)
 
     def source(self, where: Sources) -> str:
-        """The table or the folder, which must be one."""
+        """Returns the table or the folder; there must be exactly one."""
         if not isinstance(where, str):
             raise TwofoldError(f"{self.noun}s are named by one table, or lie in one folder")
         return where
 
 
 def names_of(rows: Iterable[Row], endings: tuple[str, ...]) -> list[str]:
-    """The names of all files of some rows, also of those that other columns of a table name, such as masks."""
+    """Collects the names of all files in the rows, including those in other columns such as masks."""
     names: dict[str, None] = {}
     for row in rows:
         files = [value for value in row.values.values() if isinstance(value, NamedFile)]
@@ -97,7 +97,7 @@ def names_of(rows: Iterable[Row], endings: tuple[str, ...]) -> list[str]:
         names |= dict.fromkeys(file.name for file in files)
         if files and texts:
             stems: dict[str, str] = {}
-            with suppress(TwofoldError):  # names without endings may not tell files apart
+            with suppress(TwofoldError):  # names without endings may be ambiguous
                 stems = files[0].files.stems(endings)
             named = [stems.get(text, text) for text in texts if text.lower().endswith(endings) or text in stems]
             names |= dict.fromkeys(named)
@@ -105,13 +105,13 @@ def names_of(rows: Iterable[Row], endings: tuple[str, ...]) -> list[str]:
 
 
 def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], skips: bool) -> Encoded:
-    """The numbers of each row; one that cannot be used has none where that `skips` it, and is an error otherwise."""
+    """Computes the numbers of each row. An unusable row gets none if `skips` is set, and raises an error otherwise."""
     usable: list[list[int]] = []
     reasons = []
     for row in rows:
         try:
             usable.append(numbers(row))
-        except TooLongError:  # has a setting of its own
+        except TooLongError:  # has its own setting
             raise
         except TwofoldError as error:
             if not skips:
@@ -124,20 +124,20 @@ def each_usable(rows: Sequence[Row], numbers: Callable[[Row], list[int]], skips:
 
 
 class FileColumn:
-    """How a column whose rows name files, or hold what is in them, becomes a field of a cache; a type of input says
-    what it keeps of a file."""
+    """Turns a column of files, or of their contents, into a field of a cache; an input type defines the numbers
+    kept."""
 
     config: FileSettings
 
     def numbers(self, row: Row) -> list[int]:
-        """What is kept of a row's file, which is read whole to see whether it can be used."""
+        """Reads the file of a row completely to check it, and returns the numbers to cache."""
         raise NotImplementedError
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         return each_usable(rows, self.numbers, self.config.skips())
 
     def names(self) -> DerivedField:
-        """The field of the files' names."""
+        """Cache field with the file names."""
         column = self.config.column
         return name_field([column], lambda row: row.values.get(column))
 
@@ -164,12 +164,12 @@ class FileColumn:
         return [row for row in rows if each_usable([row], self._named, config.skips()).ids[0]]
 
     def _named(self, row: Row) -> list[int]:
-        """That a row names a file."""
+        """Checks that a row names a file."""
         return [self.value(row) is not None]
 
 
 def name_field(settings: list[Any], file: Callable[[Row], Any]) -> DerivedField:
-    """The names of files as bytes, so that a training finds them again; what is at hand has none."""
+    """Stores file names as bytes, so that training can find the files again; content in memory has no name."""
 
     def encode(rows: Sequence[Row]) -> Encoded:
         names = [given.name if isinstance(given, NamedFile) else "" for given in map(file, rows)]
@@ -179,5 +179,5 @@ def name_field(settings: list[Any], file: Callable[[Row], Any]) -> DerivedField:
 
 
 def cached_name(cache: Cache, column: str, row: int) -> str:
-    """The name that a cache keeps of a row's file."""
+    """Returns the cached file name of a row."""
     return cache.columns[column].row(row).tobytes().decode(errors="surrogatepass")

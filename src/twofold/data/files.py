@@ -1,4 +1,4 @@
-"""Reads rows from jsonl, tsv, csv, conll, conllu and plain text files, each also .gz, and from a `datasets` folder."""
+"""Reads rows from jsonl, tsv, csv, conll, conllu and plain text files (each also .gz), and from `datasets` folders."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from twofold.storage.encodings import SAMPLE, conversion
 from twofold.types import Example
 
 Where = str | Mapping[str, str]
-"""A file or folder, or column names to plain text files that are read side by side, line by line."""
+"""File or folder, or a mapping from column names to plain text files with parallel lines."""
 Sources = Where | tuple[str, ...]
-"""The same, or several files that are read one after the other."""
+"""Source, or several files read one after the other."""
 LONGEST_LINE = 16_000_000
 SETTLED = 2.0
-"""Seconds after which a file's time tells whether it was changed again."""
+"""Seconds after a change before a file's time stamp can be trusted."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One example and where it stands."""
+    """One example and its place."""
 
     place: str
     values: Example
     line: int | None = field(default=None, compare=False)
-    """Where it begins in its file, from 1; a candidate without an id is named by it."""
+    """Line where the row begins, from 1; it names candidates without an id."""
 
     def value(self, column: str) -> Any:
-        """What a column holds; one that the row lacks is an error."""
+        """Returns the value of a column; a missing column is an error."""
         if column not in self.values:
             raise TwofoldError(f"{self.place}: no '{column}' here; this row has {', '.join(map(str, self.values))}")
         return self.values[column]
 
     def text(self, column: str) -> str | list[str]:
-        """The text, or the turns of a dialogue, in a column; an empty one is an error."""
+        """Returns the text, or the turns of a dialogue, in a column; an empty one is an error."""
         value = self.value(column)
         if value is None:
             raise TwofoldError(f"{self.place}: '{column}' is null; fill it or remove the row")
         turns: list[str] = value if isinstance(value, list) else [value]
         if not all(isinstance(turn, str) for turn in turns):
-            given = " ".join(shown(value).split())  # an array is shown in several lines
+            given = " ".join(shown(value).split())  # an array prints on several lines
             raise TwofoldError(f"{self.place}: '{column}' is neither a text nor a list of texts, but {given}")
         try:
             "".join(turns).encode()
@@ -65,17 +65,17 @@ class Row:
 
 @dataclass(frozen=True)
 class DataFile:
-    """Files whose content decides what is learned."""
+    """Files that determine the training data."""
 
     path: str
     sum: Callable[[], str]
-    """The checksum of their content."""
+    """Checksum of their content."""
     stamp: str = ""
-    """Their sizes and times, where it takes long to read them all: the same stamp stands for the same content."""
+    """Sizes and times of the files, if hashing them is slow; an equal stamp means equal content."""
 
 
 def read_rows(where: Sources) -> Iterator[Row]:
-    """Every row of a file, in order; a file without rows is an error."""
+    """Reads all rows of a file in order; a file without rows is an error."""
     if isinstance(where, tuple):
         for source in where:
             yield from read_rows(source)
@@ -90,7 +90,7 @@ def read_rows(where: Sources) -> Iterator[Row]:
 
 
 def fingerprint(where: Sources) -> str:
-    """A hash of all that `read_rows` would read."""
+    """Hash of everything that `read_rows` would read."""
     if isinstance(where, tuple):
         return " ".join(map(fingerprint, where))
     if isinstance(where, Mapping):
@@ -105,10 +105,10 @@ def fingerprint(where: Sources) -> str:
 
 
 def _sum(path: Path) -> str:
-    """The SHA-256 of a file, computed once as long as the file stays as it is."""
+    """SHA-256 of a file, cached while the file stays unchanged."""
     about = path.stat()
     stamp = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    if time.time() - about.st_ctime < SETTLED:  # another change may bear the same time
+    if time.time() - about.st_ctime < SETTLED:  # another change may have the same time stamp
         return sha256(path)
     return _sum_of(path, stamp)
 
@@ -119,7 +119,7 @@ def _sum_of(path: Path, stamp: tuple[int, ...]) -> str:
 
 
 def _read_together(paths: Mapping[str, str]) -> Iterator[Row]:
-    """Plain text files of equal length as the columns of one table."""
+    """Reads plain text files of equal length as columns of one table."""
     for lines in zip_longest(*(lines_of(Path(path)) for path in paths.values())):
         if None in lines:
             short = next(path for path, line in zip(paths.values(), lines, strict=True) if line is None)
@@ -129,9 +129,9 @@ def _read_together(paths: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _read(path: Path) -> Iterator[Row]:
-    from twofold.data.conll import read_conll, read_conllu  # it imports this file
+    from twofold.data.conll import read_conll, read_conllu  # imports this file itself
 
-    if os.path.isdir(path):  # unlike that of a Path it knows names that no file can have
+    if os.path.isdir(path):  # unlike Path, accepts names that no file can have
         return _read_datasets_folder(path)
     readers: dict[str, Callable[[Path], Iterator[Row]]] = {
         ".jsonl": _read_jsonl,
@@ -162,9 +162,9 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
 
 
 def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
-    """The rows of a table whose first line names the columns."""
+    """Reads the rows of a table whose first line names the columns."""
     csv.field_size_limit(LONGEST_LINE)
-    # A quoted field may run over several lines, so the reader gets them with their ends.
+    # A quoted field may span several lines, so the reader gets them with their line ends.
     line = 1
     reader = csv.reader((line + "\n" for _, line in lines_of(path)), quoting=quoting, delimiter=delimiter, strict=True)
     try:
@@ -174,7 +174,7 @@ def read_table(path: Path, quoting: Any, delimiter: str) -> Iterator[Row]:
         if len(set(header)) < len(header):
             raise TwofoldError(f"{path}:1: a column name stands twice in {', '.join(header)}")
         for fields in reader:
-            begin, line = line, reader.line_num + 1  # a row may run over several lines
+            begin, line = line, reader.line_num + 1  # a row may span several lines
             place = f"{path}:{begin}"
             if not fields:
                 continue
@@ -200,7 +200,7 @@ def _read_datasets_folder(path: Path) -> Iterator[Row]:
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of a UTF-8 file without their ends, each with its place."""
+    """Reads the lines of a UTF-8 file without line ends, each with its place."""
     number = 0
     try:
         with _open(path) as file:
@@ -221,7 +221,7 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _conversion(path: Path) -> str:
-    """How to convert a file that is not UTF-8, if that can be told."""
+    """Describes how to convert a file that is not UTF-8; empty if unknown."""
     with _open(path) as file:
         return conversion(path, file.read(SAMPLE))
 

@@ -1,4 +1,4 @@
-"""Images and masks, decoded within limits: a broken, oversized or hostile one is named."""
+"""Image and mask files: decoding within limits. Broken, oversized or hostile files raise an error."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ from twofold.data.named_files import FileError, Files, NamedFile, find_files, op
 from twofold.errors import TwofoldError
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
-"""How the names of images end."""
+"""File name suffixes of images."""
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 50_000_000
-"""Pixels of one image at most."""
+"""Maximum number of pixels of one image."""
 PIXEL_BYTES = 16
-"""Bytes that one pixel takes at most while an image is decoded: a WebP in its decoder, which keeps two frames, in what
-that hands over, and in the image; other formats take half of that."""
+"""Peak memory of decoding, in bytes for each pixel: WebP keeps two frames, its output and the image; other formats take
+half."""
 STRIP = 1 << 20
-"""Pixels that are brought to other colors at a time."""
+"""Pixels converted to another color mode at a time."""
 IMAGES, MASKS, MASK = "images", "masks", "mask"
-"""The folders of images and of their masks where no table names them, and the column of those masks."""
+"""Folders of images and masks, where no table names them, and the column of the masks."""
 
 
 @dataclass(frozen=True)
 class ImageFile(NamedFile):
-    """One image that can be read."""
+    """Image file."""
 
     def image(self, near: tuple[int, int] | None = None) -> Image.Image:
-        """In red, green and blue, the right way up, what is transparent on white.
+        """Decodes to upright RGB, with transparent areas on white.
 
-        near: a height and width; a JPEG that is far larger is read in a half, a quarter or an eighth of its own size,
-            which is never below these
+        near: minimum height and width; a much larger JPEG is decoded at 1/2, 1/4 or 1/8 of its size, never below these
         """
         return _finished(_opened(self.content(), self.place), self.place, near)
 
     def numbers(self) -> NDArray[np.uint8]:
-        """(height, width) of an image with one number for each pixel, such as a mask."""
+        """Class ids (height, width) of an image with one number for each pixel, such as a mask."""
         image = _opened(self.content(), self.place)
         if image.mode not in ("L", "P", "1"):
             raise FileError(f"{self.place}: a mask has one class number for each pixel, not {image.mode} values")
@@ -56,27 +55,27 @@ class ImageFile(NamedFile):
         return numbers if numbers.dtype == np.uint8 and spread == 1 else (numbers // spread).astype(np.uint8)
 
     def size(self) -> tuple[int, int]:
-        """Height and width, from the file's head."""
+        """Height and width from the file header."""
         return _size(_opened(self.content(), self.place), self.place)
 
 
 @dataclass(frozen=True)
 class GivenImage:
-    """An image at hand."""
+    """Image in memory."""
 
     pixels: Any = field(repr=False)
-    """A Pillow image, or an array of (height, width), gray, or (height, width, 3 or 4) bytes."""
+    """Pillow image, or uint8 array (height, width) or (height, width, 3 or 4)."""
     place: str = "image"
 
     def image(self, near: tuple[int, int] | None = None) -> Image.Image:
-        """As of a `ImageFile`; it is decoded already, so there is nothing to gain from reading it smaller."""
+        """Converts to RGB. Reduced decoding does not apply, because the image is already decoded."""
         return _finished(self._given(), self.place)
 
     def size(self) -> tuple[int, int]:
         return _size(self._given(), self.place)
 
     def _given(self) -> Image.Image:
-        """The image as it was given."""
+        """Returns the image as it was given."""
         image = self.pixels
         if not isinstance(image, Image.Image):
             array = np.asarray(image)
@@ -98,13 +97,13 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What makes an image upright, by its orientation in EXIF."""
+"""Transpositions that make an image upright, by EXIF orientation."""
 _SPREAD = {"L;2": 85, "L;4": 17}
-"""What Pillow multiplies the numbers by of a gray image with two or four bits for each."""
+"""Factors by which Pillow multiplies the values of gray images with two or four bits."""
 
 
 def as_image(given: Any, place: str) -> ImageFile | GivenImage:
-    """An image from a path, a Pillow image or an array."""
+    """Accepts a path, a Pillow image or an array."""
     if isinstance(given, ImageFile | GivenImage):
         return given
     if isinstance(given, str | Path):
@@ -113,11 +112,11 @@ def as_image(given: Any, place: str) -> ImageFile | GivenImage:
 
 
 def read_images(where: str, folder: str | None, column: str) -> Iterator[Row]:
-    """Rows whose images can be read: of a table that names them, or of a folder.
+    """Reads rows with images: from a table that names them, or from a folder.
 
-    folder: the folder or archive in which the names of a table are looked up; the table's own folder unless given
+    folder: folder or archive of the files that a table names; by default the table's own folder
 
-    Of a folder that holds `images/` only those are read; what lies in `masks/` under the same name is their `mask`.
+    In a folder that contains `images/`, only those are read; files of the same name in `masks/` are their `mask`.
     """
     files = find_files(where)
     if files is None:
@@ -134,7 +133,7 @@ def read_images(where: str, folder: str | None, column: str) -> Iterator[Row]:
 
 
 def find_image(files: Files, name: str) -> ImageFile:
-    """The image of a name, which may stand without its ending."""
+    """Finds an image by name; the suffix may be omitted."""
     return ImageFile(files, files.named(name, ENDINGS))
 
 
@@ -144,7 +143,7 @@ def _stem(name: str, folder: str) -> str:
 
 @contextmanager
 def _decoding(place: str) -> Iterator[None]:
-    """Name an image that Pillow cannot read; what it warns of is either no concern of ours or refused here."""
+    """Names the image in Pillow's errors; Pillow's warnings are irrelevant here or handled as errors."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -155,12 +154,12 @@ def _decoding(place: str) -> Iterator[None]:
         raise FileError(f"{place}: not a {', '.join(FORMATS)} image") from None
     except Image.DecompressionBombError:
         raise FileError(f"{place}: an image of over {MOST_PIXELS:,} pixels") from None
-    except Exception as error:  # Pillow raises whatever the damage leads it to
+    except Exception as error:  # Pillow raises various exceptions for damaged files
         raise FileError(f"{place}: not a whole image ({error})") from None
 
 
 def _opened(content: bytes, place: str) -> Image.Image:
-    """An image whose head was read, if that promises no more pixels than are allowed."""
+    """Opens an image and checks the pixel count in its header."""
     with _decoding(place):
         image = Image.open(io.BytesIO(content), formats=FORMATS)
     if image.width * image.height > MOST_PIXELS:
@@ -169,14 +168,14 @@ def _opened(content: bytes, place: str) -> Image.Image:
 
 
 def _orientation(image: Image.Image, place: str) -> int:
-    """How an image is to be turned, as EXIF counts it; 1 if it is upright."""
+    """Returns the EXIF orientation; 1 is upright."""
     with _decoding(place):
         orientation = image.getexif().get(0x0112)
     return orientation if orientation in _TURNS else 1
 
 
 def _size(image: Image.Image, place: str) -> tuple[int, int]:
-    """Height and width of an image once it is upright."""
+    """Returns height and width after rotation."""
     return (image.width, image.height) if _orientation(image, place) >= 5 else (image.height, image.width)
 
 
@@ -185,24 +184,24 @@ def _upright(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def _loaded(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> tuple[Image.Image, int]:
-    """A decoded image, and how it is to be turned."""
+    """Decodes an image; also returns its EXIF orientation."""
     with _decoding(place):
         if near is not None and image.format == "JPEG":
             image.draft(None, near if _orientation(image, place) >= 5 else (near[1], near[0]))
         image.load()
     orientation = _orientation(image, place)
-    return (image.copy() if image.format == "WEBP" else image), orientation  # its decoder keeps two more frames
+    return (image.copy() if image.format == "WEBP" else image), orientation  # the WebP decoder keeps two more frames
 
 
 def _finished(image: Image.Image, place: str, near: tuple[int, int] | None = None) -> Image.Image:
-    """An image in colors and upright; of each step only what the next one needs is kept."""
+    """Decodes an image to upright RGB, freeing each intermediate copy."""
     image, orientation = _loaded(image, place, near)
     image = _in_colors(image)
     return _upright(image, orientation)
 
 
 def _in_colors(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):  # gray in 16 bits
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):  # 16-bit gray
         return _by_strips(image, _eight_bits)
     if "A" in image.mode or "transparency" in image.info:
         return _by_strips(image, _on_white)
@@ -210,7 +209,7 @@ def _in_colors(image: Image.Image) -> Image.Image:
 
 
 def _by_strips(image: Image.Image, change: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """The image in red, green and blue after a change that takes several copies of what it changes."""
+    """Converts to RGB in strips, because the conversion needs several copies of the pixels."""
     changed = Image.new("RGB", image.size)
     wide = min(image.width, STRIP)
     high = max(1, STRIP // wide)

@@ -1,4 +1,4 @@
-"""Columns of ranking rows that look as if they told what is right, and are not read: said, never passed over."""
+"""Warns of columns in ranking rows that look like labels but are not read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL_LIKE: Mapping[Kind, tuple[str, ...]] = {
     "query": (*_ROWS, *_RIGHT_AND_WRONG, "label", "labels", "scores", "negatives", "candidates", "response"),
     "document": (*_ANYWHERE, "relevant"),
 }
-"""Names of columns that may tell what is right; some kinds of rows read some of them."""
+"""Column names that may be labels; some kinds of rows read some of them."""
 REMEDY: Mapping[Kind, str] = {
     "pair": "the response of a pair counts as right: remove wrong pairs, give several right responses as a list, wrong "
     "ones as 'negatives', or rows with 'candidates' and 'labels'",
@@ -30,19 +30,19 @@ REMEDY: Mapping[Kind, str] = {
 
 
 def kind_of_row(row: Row) -> Kind:
-    """Whether a ranking row has its candidates with it, or is a pair."""
+    """Returns the kind of a ranking row: with candidates, or a pair."""
     return "pair" if row.values.get("candidates") is None else "candidates"
 
 
 def unread_columns(row: Row, kind: Kind, read: Sequence[str | None] = ()) -> list[str]:
-    """The columns of a row, but for those that are `read`, that look as if they told what is right."""
+    """Columns of a row that look like labels and are not in `read`."""
     names = [name for name in row.values if isinstance(name, str) and name.casefold() in LABEL_LIKE[kind]]
     filled = [name for name in names if row.values[name] is not None and str(row.values[name]).strip()]
     return [name for name in filled if name not in read]
 
 
 def warn_of_unread_columns(rows: Iterable[Row], read: Sequence[str | None] = (), kind: Kind | None = None) -> None:
-    """Say once if rows have columns that look like labels and are not `read`."""
+    """Warns once if rows have columns that look like labels and are not in `read`."""
     unread = [(row, names) for row in rows if (names := unread_columns(row, kind or kind_of_row(row), read))]
     if unread:
         first = unread[0][0]
@@ -51,7 +51,7 @@ def warn_of_unread_columns(rows: Iterable[Row], read: Sequence[str | None] = (),
 
 
 def warn_of_unread(place: str, names: Iterable[str], kind: Kind, rows: int) -> None:
-    """Say once which columns that look like labels are not read, where the first is, and what to do."""
+    """Warns once about unread columns that look like labels, with the first place and the remedy."""
     shown = ", ".join(f"'{name}'" for name in dict.fromkeys(names))
     of_all = f" (here and in {rows - 1:,} more rows)" if rows > 1 else ""
     warnings.warn(f"{place}: {shown} is not read{of_all}; {REMEDY[kind]}", stacklevel=2)

@@ -1,4 +1,4 @@
-"""Named files in folders and zip archives, read within limits and never unpacked; no name leads outside."""
+"""Named files in folders and zip archives, read within limits without unpacking; no name may lead outside."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from twofold.errors import TwofoldError
 from twofold.storage import sha256
 
 LARGEST_FILE = 64 << 20
-"""Bytes of one file at most, packed or not."""
+"""Maximum size of one file in bytes, packed or not."""
 
 
 class FileError(TwofoldError):
-    """An image or a sound that cannot be used, with its place."""
+    """Error for an unusable image or sound, with its place."""
 
 
 @dataclass(frozen=True)
 class Files(ABC):
-    """Named files, wherever they lie."""
+    """Collection of named files."""
 
     root: Path
-    """The folder that names begin from, which may lie inside an archive."""
+    """Folder that names are relative to; it may be inside an archive."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The names of all, in order."""
+        """Sorted names of all files."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """The content of a file."""
+        """Content of a file."""
 
     @abstractmethod
     def fingerprint(self, names: Iterable[str]) -> str:
-        """Another one when one of these files has changed."""
+        """Cheap fingerprint that changes when one of the files changes."""
 
     def sum(self, names: Iterable[str]) -> str:
-        """A hash of the content of these files, whatever their times."""
+        """Hash of the content of the files, independent of their times."""
         return self.fingerprint(names)
 
     def place(self, name: str) -> str:
-        """Where a file lies, for messages."""
+        """Location of a file, for messages."""
         return str(self.root / name)
 
     def stems(self, endings: tuple[str, ...]) -> dict[str, str]:
-        """The names that have one of these endings, by themselves without it."""
+        """Maps file names without suffix to full names, for files with one of these suffixes."""
         if endings not in self._stems:
             stems: dict[str, str] = {}
             for name in self.names():
@@ -73,17 +73,17 @@ class Files(ABC):
         return {}
 
     def named(self, name: str, endings: tuple[str, ...]) -> str:
-        """The whole name of a file, which may be given without its ending."""
+        """Returns the full name of a file; the suffix may be omitted."""
         return name if name.lower().endswith(endings) else self.stems(endings).get(name, name)
 
 
 class Folder(Files):
-    """The files under a folder; a link in it is read like the file or folder that it leads to."""
+    """Files in a folder; links are followed."""
 
     def names(self) -> list[str]:
         paths, seen = [], set()
         for folder, inner, files in os.walk(self.root, followlinks=True):
-            if (real := os.path.realpath(folder)) in seen:  # a link that leads in circles
+            if (real := os.path.realpath(folder)) in seen:  # a link back to a parent folder
                 inner.clear()
                 continue
             seen.add(real)
@@ -95,12 +95,12 @@ class Folder(Files):
         path = self.root / _inside(name, self.root)
         try:
             about = path.stat()
-            if not stat.S_ISREG(about.st_mode):  # of a folder there is nothing to read, of a device no end
+            if not stat.S_ISREG(about.st_mode):  # a folder has no content, and a device may have no end
                 raise FileError(f"{path}: not a file")
             if about.st_size > LARGEST_FILE:
                 raise FileError(f"{path}: a file of over {LARGEST_FILE >> 20} MiB")
             return path.read_bytes()
-        except (OSError, ValueError) as error:  # the latter of a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             raise FileError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
     def fingerprint(self, names: Iterable[str]) -> str:
@@ -121,14 +121,14 @@ class Folder(Files):
 
 @dataclass(frozen=True)
 class Archive(Files):
-    """The files under a folder of a zip archive; they are read, never unpacked."""
+    """Files in a folder of a zip archive, read without unpacking."""
 
     path: Path
-    """The archive."""
+    """Path of the archive."""
 
     @property
     def inside(self) -> str:
-        """The folder in the archive; nothing if it is the whole archive."""
+        """Folder inside the archive; empty for the whole archive."""
         inside = self.root.relative_to(self.path).as_posix()
         return "" if inside == "." else inside
 
@@ -136,7 +136,7 @@ class Archive(Files):
     def _zip(self) -> zipfile.ZipFile:
         try:
             return _zip_at(self.path, self.path.stat().st_mtime_ns)
-        except Exception as error:  # zipfile raises whatever the damage leads it to
+        except Exception as error:  # zipfile raises various exceptions for damaged archives
             raise TwofoldError(f"{self.path}: not a zip archive that can be read ({error})") from None
 
     def names(self) -> list[str]:
@@ -156,7 +156,7 @@ class Archive(Files):
         try:
             with self._zip.open(info) as file:
                 return file.read(LARGEST_FILE)
-        except Exception as error:  # a password, a wrong checksum, an unknown packing, bytes that are missing
+        except Exception as error:  # a password, a wrong checksum, an unknown compression, or missing bytes
             raise FileError(f"{place}: cannot be unpacked ({error})") from None
 
     def fingerprint(self, names: Iterable[str]) -> str:
@@ -168,14 +168,14 @@ class Archive(Files):
 
 @dataclass(frozen=True)
 class NamedFile:
-    """One file that can be read."""
+    """One readable file."""
 
     files: Files
     name: str
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
-        """The file of a path, which may lead into a zip archive."""
+        """Returns the file at a path, which may lead into a zip archive."""
         whole = Path(path)
         return cls(open_files(whole.parent), whole.name)
 
@@ -196,7 +196,7 @@ File = TypeVar("File", bound=NamedFile)
 def read_named_table(
     where: str, files: Files, column: str, kind: type[File], endings: tuple[str, ...]
 ) -> Iterator[Row]:
-    """The rows of a table, in whose `column` a name becomes the file of that name."""
+    """Reads the rows of a table and replaces the names in `column` by the files."""
     return name_files(read_rows(where), files, [column], kind, endings)
 
 
@@ -208,7 +208,7 @@ def name_files(
     endings: tuple[str, ...],
     lists: bool = False,
 ) -> Iterator[Row]:
-    """The same rows, in whose `columns` a name, or with `lists` each of a list, becomes the file of that name."""
+    """Replaces names in `columns` by the files, or with `lists` every name in a list."""
 
     def named(value: Any) -> Any:
         if isinstance(value, list):
@@ -216,7 +216,7 @@ def name_files(
         return kind(files, files.named(value, endings)) if isinstance(value, str) else value
 
     for row in rows:
-        # What names no file is left out here, and missed by whoever asks for it.
+        # A name without a file is left out here and reported by whoever needs it.
         values = {
             name: value
             for name, value in row.values.items()
@@ -229,12 +229,12 @@ def name_files(
 
 @dataclass(frozen=True)
 class FileSide:
-    """One side of a ranker that reads files of a type, or what they hold: see `Side` in `data/ranking.py`."""
+    """Side of a ranker that reads files or their contents; see `Side` in `data/ranking.py`."""
 
     noun: str
-    """What one of them is called."""
+    """Noun for the type in messages, such as "image"."""
     value: Callable[[Any, str], Any] = field(repr=False)
-    """What the type makes of a path or of content at hand, which is called by the place given second."""
+    """Function that turns a path or content in memory into a value; its second argument is the place for messages."""
 
     def context(self, row: Row, column: str, preface: str | None) -> Any:
         return self._filled(row, column, row.value(column), "")
@@ -262,12 +262,12 @@ class FileSide:
 
 @lru_cache(maxsize=8)
 def _zip_at(path: Path, changed: int) -> zipfile.ZipFile:
-    """An archive, opened once for all files in it; anew when it has changed."""
+    """Opens an archive once for all its files, and again when it has changed."""
     return zipfile.ZipFile(path)
 
 
 def open_files(where: str | Path) -> Files:
-    """The files of a folder, of a zip archive, or of a folder inside one: images.zip/train."""
+    """Opens a folder, a zip archive, or a folder inside one: images.zip/train."""
     files = find_files(where)
     if files is None:
         raise TwofoldError(f"{where}: no such folder or zip archive")
@@ -275,7 +275,7 @@ def open_files(where: str | Path) -> Files:
 
 
 def find_files(where: str | Path) -> Files | None:
-    """A folder, or one in an archive, if that is what lies there."""
+    """Opens a folder or archive if the path is one, else returns None."""
     path = Path(where)
     with contextlib.suppress(OSError):  # a name that no file can have
         if path.is_dir():
@@ -287,7 +287,7 @@ def find_files(where: str | Path) -> Files | None:
 
 
 def _inside(name: str, where: Path) -> PurePosixPath:
-    """The name, if it cannot lead outside its folder."""
+    """Checks that the name cannot lead outside its folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
         raise FileError(f"{where}: the name {name!r} leads outside")

@@ -1,4 +1,4 @@
-"""Ranking rows in one form: contexts, right responses and wrong ones, as labels mark them; and rows to judge by."""
+"""Ranking rows in one normalized form: contexts, right responses, wrong candidates and labels; and evaluation rows."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from twofold.data.label_columns import kind_of_row, unread_columns
 from twofold.errors import TwofoldError
 
 AUTO = "auto"
-"""The form of files whose ending tells how they are read."""
+"""Default form, which follows from the file's suffix."""
 
 
 class Side(Protocol):
-    """How contexts or candidates of a type stand in rows."""
+    """Reader of one side of a ranker: turns columns of rows into contexts or candidates of a type."""
 
     def context(self, row: Row, column: str, preface: str | None) -> Any:
-        """The context in a column; of a text the list of its turns, those of the preface first."""
+        """Returns the context in a column; a text becomes the list of its turns after those of the preface."""
 
     def right(self, row: Row, column: str) -> list[Any]:
-        """The right candidate in a column, or several in a list."""
+        """Returns the right candidates in a column: one or a list."""
 
     def listed(self, row: Row, column: str) -> list[Any]:
-        """The candidates in a list, any of which may be empty."""
+        """Returns a list of candidates, any of which may be empty."""
 
     def key(self, value: Any) -> int:
-        """The same number for contexts or candidates that are the same to whoever reads them."""
+        """Hash that is equal for contexts or candidates that read the same."""
 
 
 @dataclass(frozen=True)
 class TextSide:
-    """Texts, or the turns of dialogues."""
+    """Texts or dialogue turns."""
 
     def context(self, row: Row, column: str, preface: str | None) -> list[str]:
         before = [preface] if preface is not None and row.values.get(preface) else []
@@ -64,32 +64,32 @@ TEXTS = TextSide()
 
 @dataclass(frozen=True)
 class RankingReader:
-    """Reads pairs, pairs with given negatives, and rows of candidates, as rows of one form.
+    """Reads pairs, pairs with given negatives, and rows with candidates into one form.
 
-    `context` what is asked, of a text the list of its turns, `other_contexts` further ones of the same response if
-    there are any, `response` the right candidate, `others` further right ones if there are any, `negatives` the wrong
-    ones, `scores` a teacher's for them all in this order, `unread` columns that look like labels.
+    The form has `context` (for a text the list of its turns), `other_contexts` (further contexts of the same response),
+    `response` (the right candidate), `others` (further right ones), `negatives` (wrong ones), `scores` (a teacher's
+    scores for all of these, in this order) and `unread` (columns that look like labels).
     """
 
     context: str = "context"
     response: str = "response"
     preface: str | None = None
-    """A column whose texts stand before the turns, such as a persona."""
+    """Column with texts put before the turns, such as a persona."""
     form: str = AUTO
-    """auto, or the name of a corpus in `data/corpora`."""
+    """`auto`, or the name of a corpus in `data/corpora`."""
     contexts: tuple[str, ...] = ()
-    """The columns of contexts where there are several, such as the captions of one image."""
+    """Columns of the contexts where there are several, such as the captions of one image."""
     responses: tuple[str, ...] = ()
-    """The columns of right candidates where there are several."""
+    """Columns of the right candidates where there are several."""
     context_side: Side = TEXTS
     candidate_side: Side = TEXTS
 
     def read(self, where: Sources) -> Iterator[Row]:
-        """Every row of a file."""
+        """Reads all rows of a file in the normalized form."""
         return map(self.row, self.read_as_given(where))
 
     def read_as_given(self, where: Sources) -> Iterator[Row]:
-        """Every row of a file, candidates and their label as they stand."""
+        """Reads all rows of a file without normalizing them."""
         if self.form == AUTO:
             return read_rows(where)
         if isinstance(where, Mapping):
@@ -98,11 +98,11 @@ class RankingReader:
         return chain.from_iterable(read_corpus(self.form, path) for path in paths)
 
     def row(self, row: Row) -> Row:
-        """The same row in the one form."""
+        """Converts a row to the normalized form."""
         context, *others = self.asked(row)
         values: dict[str, Any] = {"context": context, **({"other_contexts": others} if others else {})}
         candidates, gains = self.candidates(row)
-        order = sorted(range(len(candidates)), key=lambda number: not gains[number])  # the right ones first
+        order = sorted(range(len(candidates)), key=lambda number: not gains[number])  # right candidates first
         right = [candidates[number] for number in order if gains[number]]
         values |= {"response": right[0], "negatives": [candidates[number] for number in order[len(right) :]]}
         if len(right) > 1:
@@ -115,24 +115,24 @@ class RankingReader:
         return Row(row.place, values)
 
     def unread(self, row: Row) -> list[str]:
-        """The columns of a row that look like labels and are not read."""
+        """Columns of a row that look like labels and are not read."""
         return unread_columns(row, kind_of_row(row), self.columns)
 
     @property
     def columns(self) -> tuple[str | None, ...]:
-        """The columns of contexts and of right candidates."""
+        """Columns of contexts and of right candidates."""
         return (*(self.contexts or (self.context,)), *(self.responses or (self.response,)), self.preface)
 
     def right(self, row: Row) -> list[Any]:
-        """All right candidates of a row."""
+        """Right candidates of a row."""
         return [value for value, gain in zip(*self.candidates(row), strict=True) if gain]
 
     def asked(self, row: Row) -> list[Any]:
-        """The contexts of a row."""
+        """Contexts of a row."""
         return [self.context_side.context(row, name, self.preface) for name in self.contexts or (self.context,)]
 
     def candidates(self, row: Row) -> tuple[list[Any], list[float]]:
-        """All candidates of a row, right and wrong, and how relevant each is: 0 is wrong, above 0 is right."""
+        """Candidates of a row and their gains (graded relevance): 0 is wrong, above 0 is right."""
         side = self.candidate_side
         if row.values.get("candidates") is not None:
             return candidates_of(row, side)
@@ -143,22 +143,22 @@ class RankingReader:
 
 @dataclass(frozen=True)
 class Question:
-    """A row to judge a ranker by: one context, its candidates, and which of them are right."""
+    """Evaluation row of a ranker: one context, its candidates and their relevance."""
 
     context: Any
     candidates: list[Any]
     gains: list[float]
-    """Of each candidate how relevant it is: 0 is wrong, above 0 is right."""
+    """Gain (graded relevance) of each candidate: 0 is wrong, above 0 is right."""
     place: str
 
     @property
     def right(self) -> list[int]:
-        """The numbers of the right candidates."""
+        """Positions of the right candidates."""
         return [number for number, gain in enumerate(self.gains) if gain > 0]
 
 
 def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, seed: int = 1) -> list[Question]:
-    """Rows of candidates as they are; pairs among responses of other pairs that are not the same text."""
+    """Builds evaluation rows: candidates as given, or for pairs the responses of other pairs with a different text."""
     pairs = [reader.row(row).values if row.values.get("candidates") is None else None for row in rows]
     responses = [list(dict.fromkeys([pair["response"], *pair.get("others", ())])) if pair else [] for pair in pairs]
     pool = list(dict.fromkeys(chain.from_iterable(responses)))
@@ -184,7 +184,7 @@ def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, 
 
 
 def candidates_of(row: Row, side: Side = TEXTS) -> tuple[list[Any], list[float]]:
-    """The candidates of a ranking row, and how relevant each is by `label` or `labels`: above 0 is right."""
+    """Returns the candidates of a row and their gains from `label` or `labels`: above 0 is right."""
     candidates = side.listed(row, "candidates")
     if not candidates:
         raise TwofoldError(f"{row.place}: 'candidates' is empty; give at least one")
@@ -200,24 +200,24 @@ def candidates_of(row: Row, side: Side = TEXTS) -> tuple[list[Any], list[float]]
 
 
 def text_key(text: str) -> int:
-    """The same number for texts that differ only in case, blanks or Unicode form."""
+    """Hash that ignores case, blanks and Unicode form."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return int.from_bytes(blake2b(plain.encode(), digest_size=8).digest(), "little")
 
 
 def is_gain(value: Any) -> bool:
-    """Whether a value is a number from 0 up."""
+    """Returns True if a value is a number of at least 0."""
     return isinstance(value, Real | np.bool_) and 0 <= float(value) < math.inf
 
 
 def _text_or_texts(row: Row, column: str) -> list[str]:
-    """The text of a column in a list, or the texts of its list."""
+    """Returns the text of a column as a list, or its list of texts."""
     text = row.text(column)
     return [text] if isinstance(text, str) else text
 
 
 def _texts(row: Row, column: str) -> list[str]:
-    """A list of texts, any of which may be empty."""
+    """Returns a list of texts, any of which may be empty."""
     texts = row.values.get(column)
     if texts is None:
         return []
@@ -239,7 +239,7 @@ def _teacher_scores(row: Row, count: int) -> list[float]:
 
 
 def _gains_of_label(row: Row, label: Any, count: int) -> list[float]:
-    """1 for the right candidates, 0 for the others: `label` is the number of one, or a list of them."""
+    """Converts `label`, the position of a right candidate or a list of positions, to gains of 1 and 0."""
     if not _is_list(label):
         if not _is_number(label, count):
             raise TwofoldError(f"{row.place}: 'label' must be from 0 to {count - 1}, not {label!r:.60}")
@@ -251,7 +251,7 @@ def _gains_of_label(row: Row, label: Any, count: int) -> list[float]:
 
 
 def _gains_of_labels(row: Row, labels: Any, count: int) -> list[float]:
-    """One gain for each candidate: `labels` are these, or the numbers of the right ones."""
+    """Converts `labels`, one gain for each candidate or positions of the right ones, to gains."""
     if not _is_list(labels):
         raise TwofoldError(f"{row.place}: 'labels' must be a list, of {count} numbers or of the right candidates'")
     if len(labels) != count:
@@ -262,7 +262,7 @@ def _gains_of_labels(row: Row, labels: Any, count: int) -> list[float]:
 
 
 def _marked(row: Row, column: str, numbers: Any, count: int) -> list[float]:
-    """1 where a candidate's number is among those of the right ones, 0 elsewhere."""
+    """Returns 1 for candidates whose position is given, else 0."""
     if not len(numbers) or not all(_is_number(number, count) for number in numbers) or len({*numbers}) < len(numbers):
         wanted = f"the numbers of the right candidates, each once, from 0 to {count - 1}"
         if column == "labels":

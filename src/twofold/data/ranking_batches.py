@@ -1,4 +1,4 @@
-"""Batches of ranking rows: whose candidates may be wrong for whom, process by process."""
+"""Batches of ranking rows: in-batch negatives and the mask of false negatives, across processes."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RankingRows:
-    """This process's share of the rows of a training step, and what it must know of the others'.
+    """One process's share of a training batch, and the facts it needs about the other shares.
 
-    Candidates stand in the order in which the processes' shares are gathered: of each process its rows' responses,
-    then their given negatives; contexts in the order of their shares.
+    Candidates are in the order in which the processes' shares are gathered: the responses of each process's rows, then
+    their given negatives. Contexts are in the order of their shares.
     """
 
     contexts: list[Any]
-    """The items of this process's contexts."""
+    """Contexts of this process."""
     candidates: list[Any]
-    """The items of all processes' candidates."""
+    """Candidates of all processes."""
     context_seeds: list[list[int]]
-    """What is random about how each of this process's contexts is read."""
+    """Random seeds for reading each context of this process (noise, augmentation)."""
     candidate_seeds: list[list[int]]
-    """The same of all candidates."""
+    """Random seeds for reading each candidate."""
     sizes: list[int]
-    """How many of the candidates are whose, process by process."""
+    """Number of candidates of each process."""
     context_sizes: list[int]
-    """The same of the contexts."""
+    """Number of contexts of each process."""
     rank: int
     right: Numbers
-    """For each of this process's contexts the number of its response."""
+    """Position of the right candidate of each context of this process."""
     negatives: list[Numbers]
-    """For each of this process's contexts the numbers of the negatives that were given with it."""
+    """Positions of the given negatives of each context of this process."""
     allowed: NDArray[np.bool_]
-    """(contexts, candidates): false where a candidate may be as right as the response without being it."""
+    """Mask (contexts, candidates); false for possible false negatives, which may be as right as the response."""
     allowed_contexts: NDArray[np.bool_]
-    """(responses, contexts of all processes): false where the response may be right for another's context too."""
+    """Mask (responses, contexts of all processes); false where the response may be right for another context too."""
     drawn: Numbers | None
-    """(contexts, negatives): the wrong candidates to read each context with, where the two are read as one."""
+    """Negatives (contexts, negatives) to read together with each context, for cross-encoders."""
     scores: list[NDArray[np.float32]]
-    """A teacher's scores of each context's response and given negatives; empty where there is no teacher."""
+    """Teacher's scores of each context's response and given negatives; empty without a teacher."""
 
 
 def ranking_rows(
     cache: Cache, items: Items, rows: Numbers, moment: Moment, seed: int, negatives: int | None
 ) -> RankingRows:
-    """The share of one process in a batch; each context is read with so many `negatives` where they are read as one."""
+    """Builds one process's share of a batch; a cross-encoder reads `negatives` wrong candidates with each context."""
     if len(rows) < moment.world:
         raise TwofoldError(f"a batch of {len(rows)} rows cannot be shared by {moment.world} processes")
     taken = [_taken(len(_right_keys(cache, row)), [seed, row], moment.epoch) for row in rows.tolist()]
     asked = [_taken(len(_context_keys(cache, row)), [seed, row, 1], moment.epoch) for row in rows.tolist()]
     texts, given = _candidates(items, rows, taken)
     allowed = _allowed(cache, rows, taken, asked)
-    # The order of the batch is the same for any number of processes; what is gathered has their shares in turn.
+    # The order of the batch is the same for any number of processes; gathering orders by process.
     shares = [np.arange(len(rows))[rank :: moment.world] for rank in range(moment.world)]
     gathered = [np.concatenate([share, *(given[row] for row in share)]) for share in shares]
     order = np.concatenate(gathered)
-    place = np.argsort(order)  # where each candidate of the batch stands among those gathered
+    place = np.argsort(order)  # position of each candidate of the batch among the gathered ones
     share = shares[moment.rank]
     drawn = _draw(rows, share, given, allowed, [seed, moment.epoch], negatives) if negatives else None
     seeds = [[seed, moment.epoch, row] for row in rows.tolist()]
@@ -89,7 +89,7 @@ def ranking_rows(
 
 
 def _taken(count: int, seeds: list[int], epoch: int) -> int:
-    """Which of `count` values a row learns from in an epoch: each in turn, in an order of its own."""
+    """Chooses which of `count` values a row uses in an epoch: each in turn, in a random order."""
     return int(np.random.default_rng(seeds).permutation(count)[epoch % count]) if count > 1 else 0
 
 
@@ -98,9 +98,9 @@ def _contexts(items: Items, row: int) -> list[Any]:
 
 
 def _candidates(items: Items, rows: Numbers, taken: Sequence[int]) -> tuple[list[Any], list[Numbers]]:
-    """The responses of the rows, then the negatives given with them; and for each row the numbers of its negatives.
+    """Returns the responses of the rows, then their given negatives, and the positions of each row's negatives.
 
-    taken: for each row which of its right candidates is its response now
+    taken: index of the right candidate that serves as each row's response in this epoch
     """
     given: list[Numbers] = []
     candidates: list[Any] = []
@@ -114,8 +114,8 @@ def _candidates(items: Items, rows: Numbers, taken: Sequence[int]) -> tuple[list
 
 
 def _allowed(cache: Cache, rows: Numbers, taken: Sequence[int], asked: Sequence[int]) -> NDArray[np.bool_]:
-    """(rows, candidates): false where a candidate may be as right as the row's response without being it."""
-    row_keys = [cache.columns["keys"].row(row) for row in rows]  # of the context, the response and the negatives
+    """Mask (rows, candidates); false where a candidate may be as right as the row's response without being it."""
+    row_keys = [cache.columns["keys"].row(row) for row in rows]  # keys of the context, the response and the negatives
     right = [_right_keys(cache, row) for row in rows]
     context_keys = [_context_keys(cache, row) for row in rows]
     contexts = np.array([keys[number] for keys, number in zip(context_keys, asked, strict=True)], np.uint64)
@@ -125,7 +125,7 @@ def _allowed(cache: Cache, rows: Numbers, taken: Sequence[int], asked: Sequence[
     same[:, : len(rows)] |= contexts[:, None] == contexts  # the response to the same context is as right
     for number, keys in enumerate(right):
         if len(keys) > 1:
-            # All that is right for a context is right for it wherever it stands, and for every row of this context.
+            # A right candidate is right wherever it occurs, and for every row with this context.
             same[contexts == contexts[number]] |= np.isin(candidates, keys)
     np.fill_diagonal(same[:, : len(rows)], False)
     return ~same
@@ -134,7 +134,7 @@ def _allowed(cache: Cache, rows: Numbers, taken: Sequence[int], asked: Sequence[
 def _draw(
     rows: Numbers, share: Numbers, given: list[Numbers], allowed: NDArray[np.bool_], seeds: list[int], most: int
 ) -> Numbers:
-    """For each context its given negatives, then others of the batch at random, as many as there are for all."""
+    """Draws each context's negatives: its given ones first, then random others of the batch, equally many for all."""
     usable = allowed.copy()
     np.fill_diagonal(usable[:, : len(rows)], False)
     fewest = min(int(usable.sum(1).min()), most)
@@ -150,16 +150,16 @@ def _draw(
 
 
 def _teacher_scores(cache: Cache, row: int, taken: int) -> NDArray[np.float32]:
-    """Of the right candidate that a row learns from now, and of its given negatives."""
+    """Returns the teacher's scores of the row's current response and its given negatives."""
     scores = cache.columns["scores"].row(row)
     return np.append(scores[taken : taken + 1], scores[len(_right_keys(cache, row)) :])
 
 
 def _right_keys(cache: Cache, row: int) -> NDArray[np.uint64]:
-    """The keys of a row's right candidates."""
+    """Keys of a row's right candidates."""
     return np.append(cache.columns["keys"].row(row)[1:2], cache.columns["other_keys"].row(row))
 
 
 def _context_keys(cache: Cache, row: int) -> NDArray[np.uint64]:
-    """The keys of a row's contexts."""
+    """Keys of a row's contexts."""
     return np.append(cache.columns["keys"].row(row)[:1], cache.columns["other_context_keys"].row(row))

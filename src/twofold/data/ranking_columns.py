@@ -1,4 +1,4 @@
-"""Ranking rows in a cache: contexts and candidates as their inputs keep them, and the keys of equal ones."""
+"""Ranking rows in a cache: contexts and candidates as their inputs encode them, and keys of equal ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from twofold.data.label_columns import LABEL_LIKE
 from twofold.data.ranking import RankingReader
 
 Items = Callable[[str, int], list[Any]]
-"""Gives the items of a column of a row in the one form of ranking rows: none, one or several."""
+"""Function that returns the items in a column of a normalized ranking row: none, one or several."""
 UNREAD = tuple(sorted({*LABEL_LIKE["pair"], *LABEL_LIKE["candidates"]}))
-"""Names that look like labels, as they are numbered in a cache."""
+"""Column names that look like labels, numbered for the cache."""
 
 
 class SideInput(Protocol):
-    """How contexts or candidates are read: an input of any type."""
+    """Input of any type that reads contexts or candidates."""
 
     def columns(self) -> dict[str, Field]: ...
 
@@ -32,7 +32,7 @@ class SideInput(Protocol):
 
 
 def ranking_columns(contexts: SideInput, candidates: SideInput, reader: RankingReader) -> dict[str, Field]:
-    """What a cache keeps of rows that `reader` reads."""
+    """Cache fields of ranking rows that `reader` reads."""
     return {
         **_value_columns(ValueInRow, "context", contexts),
         **_value_columns(ValuesInRow, "other_contexts", contexts),
@@ -44,11 +44,11 @@ def ranking_columns(contexts: SideInput, candidates: SideInput, reader: RankingR
 
 
 def number_columns(reader: RankingReader) -> dict[str, Field]:
-    """What a cache keeps beside contexts and candidates: numbers that tell which are the same, scores, labels."""
+    """Cache fields beside contexts and candidates: keys of equal texts, teacher scores, labels."""
     context_key, candidate_key = reader.context_side.key, reader.candidate_side.key
 
     def keys(row: Mapping[str, Any]) -> list[int]:
-        """Of the context, of the response, and of each negative."""
+        """Keys of the context, the response and each negative."""
         return [context_key(row["context"]), *map(candidate_key, (row["response"], *row["negatives"]))]
 
     return {
@@ -68,7 +68,7 @@ def number_columns(reader: RankingReader) -> dict[str, Field]:
 
 @dataclass(frozen=True)
 class NumbersInRow:
-    """Numbers that follow from a row in the one form of ranking rows."""
+    """Numbers computed from a normalized ranking row."""
 
     dtype: str
     depends_on: list[str]
@@ -83,14 +83,14 @@ class NumbersInRow:
 
 @dataclass(frozen=True)
 class ValueInRow:
-    """The context or the response of a row, as a column of the cache of its input keeps it."""
+    """Context or response of a row, encoded for a column of its input's cache."""
 
     side: SideInput
     column: str
-    """The column of that cache."""
+    """Column of that cache."""
     field: Field
     name: str
-    """The name in the one form of ranking rows."""
+    """Name in the normalized row."""
 
     @property
     def dtype(self) -> str:
@@ -104,7 +104,7 @@ class ValueInRow:
 
 
 class ValuesInRow(ValueInRow):
-    """Further contexts, further right candidates or given negatives, one after the other, each after its length."""
+    """Further contexts, further right candidates or given negatives, concatenated, each after its length."""
 
     @property
     def dtype(self) -> str:
@@ -124,7 +124,7 @@ def _value_columns(kind: type[ValueInRow], name: str, side: SideInput) -> dict[s
 
 
 def cached_items(cache: Cache, contexts: SideInput, candidates: SideInput) -> Items:
-    """Gives the items of rows of a cache."""
+    """Returns a function that reads the items of cached rows."""
 
     def items(name: str, row: int) -> list[Any]:
         side = contexts if name in ("context", "other_contexts") else candidates
@@ -145,7 +145,7 @@ def cached_items(cache: Cache, contexts: SideInput, candidates: SideInput) -> It
 
 
 def _split(flat: NDArray[Any]) -> list[NDArray[Any]]:
-    """Values that stand one after the other, each with its length before it."""
+    """Splits concatenated values, each preceded by its length."""
     values, start = [], 0
     while start < len(flat):
         stop = start + 1 + int(flat[start])

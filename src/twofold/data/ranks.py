@@ -1,4 +1,4 @@
-"""Ranking metrics over scores, larger is better; ties count by expectation, as if broken at random."""
+"""Ranking metrics over scores (larger is better). Ties count by expectation, as if broken at random."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from twofold.errors import TwofoldError
 
 Scores = npt.NDArray[Any]
 Rows = Sequence[npt.ArrayLike]
-"""The scores, or the gains, of each row's candidates."""
+"""Scores or gains of each row's candidates."""
 KS = (1, 2, 5, 10)
-"""The k of the recalls that are shown."""
+"""Default k of recall@k."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the one right candidate of a row stands, or several right ones of the same score."""
+    """Position of the right candidate of a row, or of several right candidates with the same score."""
 
     better: int
-    """How many others score strictly higher."""
+    """Number of other candidates with a strictly higher score."""
     tied: int
-    """How many others score exactly the same."""
+    """Number of other candidates with exactly the same score."""
     of: int
-    """How many candidates there are, the right one among them."""
+    """Number of candidates, including the right one."""
     relevant: int = 1
-    """How many of those that score the same are right."""
+    """Number of right candidates with this score."""
     gain: float = 1.0
-    """The sum of their gains."""
+    """Sum of the gains of these right candidates."""
 
     @property
     def size(self) -> int:
-        """How many score the same."""
+        """Number of candidates with this score."""
         return self.tied + 1
 
 
 def place_of(scores: npt.ArrayLike, right: int, place: str = "this row") -> Place:
-    """The place of candidate `right` of one row; `place` names the row in errors."""
+    """Place of candidate `right` in one row; `place` names the row in errors."""
     row = _checked(scores, place)
     if not 0 <= right < len(row):
         raise TwofoldError(f"{place}: the right candidate is {right}, counted from 0, but there are {len(row)}")
@@ -50,40 +50,41 @@ def place_of(scores: npt.ArrayLike, right: int, place: str = "this row") -> Plac
 
 
 def places(rows: Rows, right: Sequence[int], names: Sequence[str] | None = None) -> list[Place]:
-    """As `place_of` for many rows, which may differ in length."""
+    """Places of the right candidates of many rows, which may differ in length."""
     names = _row_names(names, rows, right, "right answers")
     return [place_of(*row) for row in zip(rows, right, names, strict=True)]
 
 
 def recall(place: Place, k: int) -> float:
-    """How likely the right candidate is among the first k."""
+    """Expected recall@k: probability that the right candidate is among the first k."""
     return min(max((_checked_k(k) - place.better) / place.size, 0.0), 1.0)
 
 
 def reciprocal(place: Place) -> float:
-    """The expected 1 / position of the right candidate."""
+    """Expected reciprocal rank: 1 / position of the right candidate."""
     return float(np.mean(1 / _positions(place.better, place.size)))
 
 
 def discounted(place: Place, k: int) -> float:
-    """The expected 1 / log2(position + 1) of the right candidate, nothing beyond k: its nDCG@k."""
+    """Expected nDCG@k for one right candidate: 1 / log2(position + 1), 0 beyond k."""
     last = min(place.better + place.size, _checked_k(k))
     return float(np.sum(1 / np.log2(_positions(place.better, last - place.better) + 1))) / place.size
 
 
 def summary(places: Sequence[Place], ks: Sequence[int] = KS) -> dict[str, float]:
-    """Means over rows: recall at each k that leaves some out, MRR and MAP (one right answer: the same), and nDCG@10."""
+    """Means over rows: recall at each k below the number of candidates, MRR, MAP (equal for one right answer) and
+    nDCG@10."""
     return _means([_metrics_of_place(place, ks) for place in places], [place.of for place in places])
 
 
 def summary_of_gains(
     rows: Rows, gains: Rows, names: Sequence[str] | None = None, ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """As `summary`, for rows any of whose candidates may be right: those whose gain is above 0."""
+    """Computes `summary` for rows with several right candidates: those with a gain above 0."""
     values = []
     for scores, row_gains, name in zip(rows, gains, _row_names(names, rows, gains, "of gains"), strict=True):
         relevant = _checked_gains(row_gains, scores, name) > 0
-        if np.count_nonzero(relevant) == 1:  # the metrics follow from the place of the right candidate alone
+        if np.count_nonzero(relevant) == 1:  # the metrics follow from the right candidate's place
             values.append(_metrics_of_place(place_of(scores, int(relevant.argmax()), name), ks))
         else:
             values.append(metrics_of_gains(scores, row_gains, name, ks))
@@ -91,7 +92,7 @@ def summary_of_gains(
 
 
 def metrics_of_gains(scores: npt.ArrayLike, gains: npt.ArrayLike, place: str, ks: Sequence[int]) -> dict[str, float]:
-    """The metrics of one row any of whose candidates may be right."""
+    """Metrics of one row with any number of right candidates."""
     relevant = np.asarray(gains) > 0
     return {
         **{f"r@{k}": recall_at(scores, relevant, k, place) for k in ks},
@@ -107,7 +108,7 @@ def _metrics_of_place(place: Place, ks: Sequence[int]) -> dict[str, float]:
 
 
 def _means(rows: Sequence[dict[str, float]], candidates: Sequence[int]) -> dict[str, float]:
-    """Means over rows; a recall of all candidates tells nothing."""
+    """Means over rows; recall@k is left out if k covers all candidates."""
     if not rows:
         raise TwofoldError("there is no row to judge a ranking by")
     shown = [name for name in rows[0] if not name.startswith("r@") or int(name[2:]) < min(candidates)]
@@ -115,13 +116,13 @@ def _means(rows: Sequence[dict[str, float]], candidates: Sequence[int]) -> dict[
 
 
 def recall_at(scores: npt.ArrayLike, relevant: npt.ArrayLike, k: int, place: str = "this query") -> float:
-    """The expected share of the relevant candidates that is among the first k; `relevant` has a bool a candidate."""
+    """Expected share of the relevant candidates among the first k; `relevant` has a bool for each candidate."""
     groups = _groups(scores, relevant, place)
     return sum(group.relevant * recall(group, k) for group in groups) / sum(group.relevant for group in groups)
 
 
 def reciprocal_rank(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str = "this query") -> float:
-    """The expected 1 / position of the first relevant candidate."""
+    """Expected reciprocal rank of the first relevant candidate."""
     first = _groups(scores, relevant, place)[0]
     # The chance that the first relevant one is number i of n tied, r of them relevant, is C(n - i, r - 1) / C(n, r):
     # r / n for the first, and (n - i - r + 1) / (n - i) times the one before for each that follows.
@@ -131,10 +132,11 @@ def reciprocal_rank(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str =
 
 
 def average_precision(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str = "this query") -> float:
-    """The expected mean, over relevant candidates, of the precision at their positions."""
+    """Expected average precision: the mean of the precisions at the positions of the relevant candidates."""
     total, found = 0.0, 0
     for group in _groups(scores, relevant, place):
-        # Given a relevant one at number i of n tied, each of the i - 1 before it is relevant by (r - 1) / (n - 1).
+        # Given a relevant candidate at position i of n tied, each of the i - 1 before it is relevant by (r - 1) / (n -
+        # 1).
         among = (group.relevant - 1) / max(group.size - 1, 1)
         hits = found + 1 + np.arange(group.size) * among
         total += group.relevant / group.size * float(np.sum(hits / _positions(group.better, group.size)))
@@ -143,9 +145,9 @@ def average_precision(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str
 
 
 def ndcg(scores: npt.ArrayLike, gains: npt.ArrayLike, k: int, place: str = "this query") -> float:
-    """The expected discounted gain of the first k over that of an ideal order, with log2(position + 1) discounts.
+    """Expected nDCG@k: discounted gain of the first k over that of the ideal order, with log2(position + 1) discounts.
 
-    gains: of each candidate how relevant it is, 0 if not at all; a bool counts as 1 or 0
+    gains: graded relevance of each candidate, 0 if irrelevant; a bool counts as 1 or 0
     """
     given = _checked_gains(gains, scores, place)
     groups = _groups(scores, given > 0, place, given)
@@ -153,15 +155,15 @@ def ndcg(scores: npt.ArrayLike, gains: npt.ArrayLike, k: int, place: str = "this
     expected = np.zeros(min(_checked_k(k), max(groups[-1].better + groups[-1].size, len(best))))
     ideal = np.zeros(len(expected))
     ideal[: len(best)] = best[: len(ideal)]
-    for group in groups:  # in whatever order tied ones stand, each position gets their mean gain
+    for group in groups:  # each tied position gets the mean gain, whatever the order
         expected[group.better : group.better + group.size] = group.gain / group.size
     discounts = 1 / np.log2(_positions(0, len(expected)) + 1)
-    # Both sums run over the same positions, so that an ideal order gets exactly 1.
+    # Both sums use the same positions, so that an ideal order gets exactly 1.
     return float(np.sum(expected * discounts) / np.sum(ideal * discounts))
 
 
 def _groups(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str, gains: Scores | None = None) -> list[Place]:
-    """The places of what is relevant, best first, one for all that score the same."""
+    """Groups the relevant candidates by score, best first."""
     row, marks = _checked(scores, place), np.asarray(relevant)
     if marks.dtype != np.bool_ or marks.shape != row.shape:
         raise TwofoldError(f"{place}: what is relevant is said by {len(row)} bools, one for each candidate")
@@ -194,7 +196,7 @@ def _checked_gains(gains: npt.ArrayLike, scores: npt.ArrayLike, place: str) -> n
 
 
 def _row_names(names: Sequence[str] | None, rows: Rows, answers: Sequence[Any], what: str) -> Sequence[str]:
-    """What rows are called in errors, once there is an answer for each."""
+    """Returns the names of the rows for errors, after checking that every row has an answer."""
     names = [f"row {number}" for number in range(1, len(rows) + 1)] if names is None else names
     if not len(rows) == len(answers) == len(names):
         raise TwofoldError(f"{len(rows)} rows of scores, but {len(answers)} {what} and {len(names)} names")
@@ -208,5 +210,5 @@ def _checked_k(k: int) -> int:
 
 
 def _positions(before: int, count: int) -> npt.NDArray[np.int64]:
-    """The `count` positions after `before` others, from 1."""
+    """Returns the `count` positions after `before` others, from 1."""
     return np.arange(before + 1, before + max(count, 0) + 1)

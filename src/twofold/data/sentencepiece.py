@@ -1,4 +1,4 @@
-"""SentencePiece models of the unigram kind as tokenizers of our own, without the sentencepiece library."""
+"""Reads SentencePiece unigram models as tokenizers, without the sentencepiece library."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
 
 BLANK = "▁"
-"""What stands for a space inside pieces."""
+"""Symbol for a space inside pieces."""
 LARGEST = 64 << 20
-"""No such file is larger, in bytes."""
+"""Maximum size of a model file, in bytes."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
-"""What a piece is for, as the format numbers it."""
+"""Types of pieces, as numbered by the format."""
 UNIGRAM = 1
 START, END = "<s>", "</s>"
 SCALE = 1 << 24
-"""Scores times this are whole numbers, which are the same again when they are saved and read."""
+"""Factor that turns scores into integers, so that saving and loading keeps them exact."""
 
 
 class _Piece(NamedTuple):
@@ -34,12 +34,13 @@ class _Piece(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The text; with a space, which no text has once it is normalized, where no text may be taken for it."""
+        """Text of the piece. Special pieces get a space, which no normalized text contains, so that no text matches
+        them."""
         return self.text if self.kind in (NORMAL, USER_DEFINED) else f" {self.text}"
 
 
 def read_sentencepiece(path: Path) -> TextTokenizer:
-    """The tokenizer in a `.model` file; each unknown character is a token of its own, an empty text has none."""
+    """Reads the tokenizer in a `.model` file. Each unknown character is one token; an empty text has no tokens."""
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MB")
@@ -55,7 +56,7 @@ def read_sentencepiece(path: Path) -> TextTokenizer:
         raise TwofoldError(f"{path}: not a SentencePiece model of the unigram kind ({error}); give one") from None
     tokenizer = Tokenizer(models.Unigram([(piece.name, piece.score * SCALE) for piece in pieces], unknown, False))
     tokenizer.normalizer = _normalizer(charsmap)
-    # The library would make one token of several unknown characters in a row.
+    # The library would merge several unknown characters into one token.
     unknown_characters = pre_tokenizers.Split(Regex(_none_of(alphabet)), "isolated")
     words = pre_tokenizers.Split(BLANK, "merged_with_next")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, unknown_characters])
@@ -67,10 +68,10 @@ def read_sentencepiece(path: Path) -> TextTokenizer:
 
 
 def _normalizer(charsmap: bytes) -> normalizers.Normalizer:
-    """The model's own table of characters, then no spaces around the text and never two in a row."""
-    # The library looks only at characters that are shown as one, and at no more than five bytes of them, where the
-    # table may join others, as in decomposed Hangul. Composing before and after makes up for it, but for marks that
-    # stand out of Unicode's order above or below one letter, and final consonants that stray behind a syllable.
+    """Applies the model's character map, then strips and collapses spaces."""
+    # The library looks only at grapheme clusters, and at no more than five bytes of them, where the character map may
+    # join others, as in decomposed Hangul. Composing before and after compensates, except for marks that are out of
+    # Unicode order around one letter, and for final consonants that stray behind a syllable.
     table = [normalizers.NFC(), normalizers.Precompiled(charsmap), normalizers.NFC()] if charsmap else []
     spaces = [
         normalizers.Replace(Regex(r"\A +"), ""),
@@ -82,7 +83,7 @@ def _normalizer(charsmap: bytes) -> normalizers.Normalizer:
 
 
 def _alphabet(pieces: Sequence[_Piece]) -> set[str]:
-    """The characters that pieces are made of; each must be a piece, so that the unknown one never competes."""
+    """Characters of the pieces; each must be a piece itself, so that the unknown piece never competes."""
     texts = {piece.text for piece in pieces if piece.kind == NORMAL}
     alphabet = set("".join(texts))
     if not alphabet <= texts:
@@ -91,16 +92,16 @@ def _alphabet(pieces: Sequence[_Piece]) -> set[str]:
 
 
 def _none_of(characters: set[str]) -> str:
-    """A pattern for one character that is none of these."""
+    """Pattern for one character that is none of these."""
     codes = enumerate(sorted(map(ord, characters)))
-    # In a run of codes without a gap, each is as far from its place in the order.
+    # In a run of consecutive codes, code minus index is constant.
     runs = [[code for _, code in run] for _, run in groupby(codes, key=lambda item: item[1] - item[0])]
     inside = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
     return f"[^{inside}]"
 
 
 def _parse(content: bytes) -> tuple[list[_Piece], bytes]:
-    """The pieces and the table of characters of a file; what could not be done justice to here is refused."""
+    """Parses the pieces and the character map of a file; refuses models that cannot be reproduced exactly."""
     pieces, charsmap = [], b""
     for field, value in _fields(content):
         inner = dict(_fields(_bytes(value))) if field in (1, 2, 3) else {}
@@ -120,7 +121,7 @@ def _parse(content: bytes) -> tuple[list[_Piece], bytes]:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of the fields of a protocol buffer."""
+    """Yields the field numbers and values of a protocol buffer."""
     at = 0
     while at < len(content):
         tag, at = _number(content, at)
@@ -142,8 +143,8 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(content: bytes, at: int) -> tuple[int, int]:
-    """A whole number of at most ten bytes, and where it ends."""
-    if at < len(content) and content[at] < 128:  # as nearly all are
+    """Reads a varint of at most ten bytes; returns it and its end."""
+    if at < len(content) and content[at] < 128:  # the common case
         return content[at], at + 1
     value = 0
     for shift, byte in enumerate(content[at : at + 10]):

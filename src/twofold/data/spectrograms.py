@@ -1,4 +1,4 @@
-"""How a sound is brought before a model: its mel spectrogram, and the random changes a training makes to it."""
+"""Audio preprocessing: mel spectrograms and random augmentation."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from twofold.data.audio import RATES, Samples, resample
 from twofold.data.batches import Draw
 
 RANGE = 6 * math.log(10)
-"""How far the logarithm of a power may lie below the highest of its sound: 60 decibels."""
+"""Dynamic range below the loudest power of a sound, in natural log units: 60 dB."""
 LOWEST = 20.0
-"""Where the lowest band begins, in Hz."""
+"""Lower edge of the lowest mel band, in Hz."""
 
 
 @dataclass(frozen=True)
 class MelSettings:
-    """How a sound becomes a spectrogram."""
+    """Settings of the mel spectrogram."""
 
     sample_rate: int = 16_000
-    """Samples a second that every sound is brought to."""
+    """Sample rate that every sound is resampled to, in Hz."""
     mels: int = 80
-    """How many bands of the mel scale, from 20 Hz to half the sample rate."""
+    """Number of mel bands, from 20 Hz to half the sample rate."""
     window: float = 0.025
-    """Seconds of a frame, under a Hann window."""
+    """Length of a frame in seconds (Hann window)."""
     hop: float = 0.01
-    """Seconds from one frame to the next."""
+    """Seconds from one frame to the next (hop length)."""
 
     def __post_init__(self) -> None:
         if not RATES[0] <= self.sample_rate <= 192_000:
@@ -42,22 +42,22 @@ class MelSettings:
 
     @property
     def step(self) -> int:
-        """The hop in samples."""
+        """Hop length in samples."""
         return round(self.hop * self.sample_rate)
 
     @property
     def points(self) -> int:
-        """Samples of a Fourier transform: a power of two that holds a window."""
+        """FFT size in samples: the smallest power of two that holds a window."""
         return 1 << (round(self.window * self.sample_rate) - 1).bit_length()
 
     def frames(self, samples: int) -> int:
-        """How many frames so many samples have."""
+        """Number of frames for this many samples."""
         return 1 + samples // self.step
 
     def spectrogram(self, samples: Samples, warp: float = 1.0) -> Tensor:
-        """(frames, mels): logarithms of power from -1 to 1, the highest being 1, so that loudness does not matter.
+        """Log-mel spectrogram (frames, mels), scaled from -1 to 1 with maximum 1, so that loudness does not matter.
 
-        warp: what frequencies are multiplied by, as if by another length of the vocal tract
+        warp: factor of the frequencies (vocal tract length perturbation)
         """
         values = torch.from_numpy(samples - samples.mean())
         values = values / values.abs().max().clamp(min=1e-30)
@@ -72,9 +72,9 @@ class MelSettings:
 
 @lru_cache(maxsize=256)
 def mel_filters(rate: int, points: int, mels: int, warp: float = 1.0) -> Samples:
-    """(frequencies, mels): triangles of equal width on the mel scale, 2595 log10(1 + f / 700), each 1 at its peak.
+    """Mel filter bank (frequencies, mels): triangles of equal width on the mel scale, 2595 log10(1 + f / 700), peak 1.
 
-    Frequencies are multiplied by `warp` up to four fifths of the band, and bent back to its end above that.
+    `warp` multiplies frequencies up to four fifths of the band; above that they bend back to its end.
     """
     highest = rate / 2
     frequencies = np.linspace(0, highest, points // 2 + 1)
@@ -95,26 +95,27 @@ def _mel(frequency: float) -> float:
 
 @dataclass(frozen=True)
 class SoundAugment:
-    """Random changes of sounds while training."""
+    """Random augmentation of sounds in training."""
 
     speed: tuple[float, float] = (1.0, 1.0)
-    """The slowest and the fastest speed a sound is played at; its pitch changes with it."""
+    """Minimum and maximum playback speed (speed perturbation, which also shifts the pitch); [1, 1] changes nothing."""
     warp: tuple[float, float] = (1.0, 1.0)
-    """The least and the most that frequencies are multiplied by (vocal tract length perturbation)."""
+    """Minimum and maximum frequency factor (vocal tract length perturbation, VTLP); [1, 1] changes nothing."""
     noise: tuple[float, float] | None = None
-    """The least and the most decibels of the sound over noise that is added; none unless given."""
+    """Minimum and maximum signal-to-noise ratio of added noise, in dB; null adds none."""
     pad: float = 0.0
-    """The most seconds of silence that are put before a sound, and after it."""
+    """Maximum seconds of silence put before and after a sound; 0 adds none."""
     equalize: float = 0.0
-    """The most decibels by which bands are raised or lowered, neighboring ones alike, as by another microphone."""
+    """Maximum gain, in dB, of a random smooth equalizer over the mel bands, as from another microphone; 0 turns it
+    off."""
     time_masks: int = 0
-    """How many stretches of time are hidden (SpecAugment)."""
+    """Number of time masks (SpecAugment); 0 masks none."""
     time_mask: float = 0.1
-    """The longest of them as a share of the sound."""
+    """Maximum width of a time mask, as a fraction of the sound."""
     frequency_masks: int = 0
-    """How many stretches of neighboring bands are hidden."""
+    """Number of frequency masks (SpecAugment); 0 masks none."""
     frequency_mask: float = 0.2
-    """The widest of them as a share of all bands."""
+    """Maximum width of a frequency mask, as a fraction of the mel bands."""
 
     def __post_init__(self) -> None:
         for name in ("speed", "warp"):
@@ -129,7 +130,7 @@ class SoundAugment:
             raise ValueError("time_masks and frequency_masks must be at least 0, time_mask and frequency_mask shares")
 
     def changed(self, samples: Samples, settings: MelSettings, draw: Draw) -> Tensor:
-        """(frames, mels) of a sound at another speed, with noise, warped, and of which stretches are hidden."""
+        """Spectrogram (frames, mels) of the sound after random speed, noise, warping, equalizing and masking."""
         percent = round(100 * _between(self.speed, draw))
         before, after = draw.integers(0, int(self.pad * settings.sample_rate) + 1, 2)
         samples = self._noisy(np.pad(resample(samples, percent, 100), (before, after)), draw)
@@ -146,13 +147,13 @@ class SoundAugment:
         return spectrogram
 
     def _equalized(self, bands: int, draw: Draw) -> Tensor:
-        """(bands,): what is added to each, a slow wave over the bands."""
+        """Random smooth gain of each band, (bands,)."""
         decibels, waves, phase = draw.uniform(0, self.equalize), draw.uniform(0, 1.5), draw.uniform(0, 2 * np.pi)
         wave = np.sin(np.linspace(0, 2 * np.pi * waves, bands) + phase) * decibels * (2 / 60)
         return torch.from_numpy(wave.astype(np.float32))
 
     def _noisy(self, samples: Samples, draw: Draw) -> Samples:
-        """A sound with noise, whose spectrum lies anywhere from white to brown."""
+        """Adds random noise with a spectrum between white and brown."""
         if self.noise is None:
             return samples
         decibels, fall = draw.uniform(*self.noise), draw.uniform(0, 1)
@@ -164,5 +165,5 @@ class SoundAugment:
 
 
 def _between(limits: tuple[float, float], draw: Draw) -> float:
-    """A factor between two, drawn evenly in its logarithm."""
+    """Draws a factor between two limits, uniformly in its logarithm."""
     return math.exp(draw.uniform(*np.log(limits)))

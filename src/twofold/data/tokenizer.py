@@ -1,4 +1,4 @@
-"""Texts to token ids and back: BPE or unigram pieces, trained on the recipe's own data."""
+"""Tokenizers: texts to token ids and back, with BPE or unigram sub-words trained on the recipe's data."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from twofold.storage import refuse_special
 
 PAD, UNKNOWN, START, END, SEPARATOR = SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<sep>")
 MASKS = (" [MASK]", " <mask>")
-"""What backbones call the mask, as it is named here so that no text is taken for it."""
+"""Mask tokens of backbones, with a leading space so that no text contains them."""
 MOST_TOKENS = 4_000_000
-"""The largest vocabulary; the largest that are used have 250,000."""
+"""Maximum vocabulary size; the largest in use have 250,000."""
 ROLES = ("pad", "unknown", "start", "end", "separator")
-"""What the special tokens are for, in the same order."""
+"""Roles of the special tokens, in the same order."""
 PARALLELISM = "TOKENIZERS_PARALLELISM"
-"""The variable that says whether the library uses threads."""
+"""Environment variable that turns the threads of the tokenizers library on or off."""
 Ids = Sequence[int] | NDArray[Any]
-"""The tokens of one text."""
+"""Token ids of one text."""
 
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """How texts are cut into tokens."""
+    """Settings of the tokenizer that is trained on the recipe's texts."""
 
     kind: Literal["bpe", "unigram"] = "bpe"
-    """Byte-pair merges, or the unigram language model."""
+    """Sub-word algorithm: `bpe` (byte-pair encoding) or `unigram` (unigram language model)."""
     size: int = 8000
-    """How many different tokens, special ones included."""
+    """Vocabulary size, special tokens included."""
     lowercase: bool = False
-    """Whether capitals are read, and so written, as small letters."""
+    """Lowercases all texts before they are tokenized, so that the model also writes lowercase."""
 
     def __post_init__(self) -> None:
         if self.size < len(SPECIAL) + 1:
@@ -52,42 +52,43 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class Frame:
-    """The ids that an encoder wants around a text, or around two texts it reads as one."""
+    """Special tokens that an encoder expects around a text, or around two texts read together."""
 
     before: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        """How many tokens it adds to one text."""
+        """Number of tokens added to one text."""
         return len(self.before) + len(self.after)
 
     def around(self, ids: Ids) -> NDArray[np.int64]:
-        """One text as its encoder wants it."""
+        """Adds the special tokens around one text."""
         return np.concatenate([self.before, ids, self.after]).astype(np.int64)
 
     def joining(self, first: Ids, second: Ids) -> tuple[NDArray[np.int64], int]:
-        """Two texts as one, and where the second begins."""
+        """Joins two texts with special tokens; also returns the start of the second."""
         head = [*self.before, *first, *self.between]
         return np.concatenate([head, second, self.after]).astype(np.int64), len(head)
 
 
 class TextTokenizer:
-    """Texts to ids and back; its own kind cuts NFC-normalized text at spaces and punctuation, then into pieces."""
+    """Tokenizer. A trained one splits NFC-normalized text at spaces and punctuation, then into sub-words."""
 
     threads_used: ClassVar[bool] = False
-    """Whether this process has used the threads of tokenizers, after which a fork of it has none."""
+    """True if this process has used the library's threads; a fork must not use them any more."""
 
     def __init__(
         self, tokenizer: Tokenizer, json: str = "", special: dict[str, str] | None = None, frame: Frame | None = None
     ) -> None:
-        """`special` names the tokens of the roles, and `frame` what stands around a text, where they are not ours."""
-        # A user's text may contain "</s>": it is text like any other, never the end symbol.
+        """`special` names the special tokens by role and `frame` the tokens around a text, for tokenizers from
+        elsewhere."""
+        # A user's text may contain "</s>"; it is ordinary text, never the end symbol.
         tokenizer.encode_special_tokens = True
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
-        # Read again, the scores of a unigram model may differ in the last digit: what was saved is what counts.
+        # Reloaded scores of a unigram model may differ in the last digit; the saved ones count.
         self._json = json or tokenizer.to_str()
         self._special = special or None
         names = [special[role] for role in ROLES] if special else SPECIAL
@@ -99,13 +100,13 @@ class TextTokenizer:
         self._size = max(vocabulary.values()) + 1
         self.frame = Frame(before=(self.start,), between=(self.end,)) if frame is None else frame
         self.mask = next((vocabulary[name] for name in MASKS if name in vocabulary), self.unknown)
-        """What a token that is to be guessed is read as: a mask where there is one, otherwise the unknown symbol."""
+        """Id of the mask token, or of the unknown token if there is no mask token."""
         self.structure = sorted({*ids, *self.frame.before, *self.frame.between, *self.frame.after} - {self.unknown})
-        """The tokens that are no text."""
+        """Ids of the special tokens, which are not text."""
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> TextTokenizer:
-        """A tokenizer for texts like these."""
+        """Trains a tokenizer on texts."""
         settings: dict[str, Any] = {"vocab_size": config.size, "special_tokens": list(SPECIAL), "show_progress": False}
         trainer: trainers.Trainer
         if config.kind == "bpe":
@@ -128,7 +129,7 @@ class TextTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:
-        """The tokenizer that `save` wrote."""
+        """Loads a tokenizer written by `save`."""
         try:
             refuse_special(path)
             text = path.read_text(encoding="utf-8")
@@ -147,52 +148,52 @@ class TextTokenizer:
         storage.write_bytes(path, self.to_json().encode())
 
     def to_json(self) -> str:
-        """The tokenizer as the library writes it; one that is not ours is wrapped with its special tokens."""
+        """Serializes the tokenizer; one from elsewhere is wrapped with its special tokens."""
         if self._special is None:
             return self._json
         wrapped = {"special": self._special, "frame": asdict(self.frame), "tokenizer": self._json}
         return json.dumps(wrapped, ensure_ascii=False)
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how texts become ids."""
+        """Hash of everything that determines the token ids."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def __len__(self) -> int:
-        """One more than the highest id; a tokenizer from elsewhere may leave ids out."""
+        """Highest id plus one; tokenizers from elsewhere may leave ids unused."""
         return self._size
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without start and end."""
+        """Token ids of each text, without start and end symbols."""
         TextTokenizer.threads_used = True
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def special_in(self, text: str) -> str | None:
-        """A special token whose name stands in a text, where it is text like any other."""
+        """Returns a special token that occurs in a text, where it is treated as ordinary text."""
         tokens = self._tokenizer.get_added_tokens_decoder().values()
         names = [token.content.strip() for token in tokens if token.special]
         return next((name for name in names if name in text), None)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids; special tokens are left out."""
+        """Text of token ids, without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as the piece of text it stands for, a space as ▁."""
+        """Text piece of each token id, with ▁ for a space."""
         return [self._tokenizer.id_to_token(token) or UNKNOWN for token in ids]
 
 
 def _in_child() -> None:
-    """Work in one thread: a fork has none of its parent's threads and would wait for them forever."""
+    """Uses one thread after a fork, which would wait forever for its parent's threads."""
     if TextTokenizer.threads_used or not _CHOSEN:
         os.environ[PARALLELISM] = "false"
     torch: Any = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "set_num_threads"):  # which it lacks while it is being imported
+    if torch is not None and hasattr(torch, "set_num_threads"):  # missing while torch is being imported
         torch.set_num_threads(1)
 
 
 _CHOSEN = PARALLELISM in os.environ
-"""Whether the user said if tokenizers may use threads."""
-# Without a word from the user, the library warns when a process that has used its threads is forked.
+"""True if the user has set the variable."""
+# If the user has not set it, the library warns when a process that has used its threads forks.
 os.environ.setdefault(PARALLELISM, "true")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)

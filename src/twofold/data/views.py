@@ -1,4 +1,4 @@
-"""How an image is brought before a model: its size and numbers, and the random views a training takes of it."""
+"""Image preprocessing: resizing, normalization and random augmentation."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from PIL import Image
 from torch import Tensor
 
 UNCOUNTED = 255
-"""In a mask: a pixel that does not count."""
+"""Class id of mask pixels that are ignored in loss and metrics."""
 GAP = 3
-"""How many times larger than what is read an image may be reduced to, before it is brought to that size smoothly."""
+"""Factor by which a reduced image stays larger than its final size before the smooth resize."""
 Size = tuple[int, int]
 """Height and width."""
 Pixels = NDArray[np.uint8]
-"""(height, width, 3) of an image, (height, width) of a mask."""
+"""Pixels: (height, width, 3) for an image, (height, width) for a mask."""
 
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """How images are read."""
+    """Settings of image preprocessing."""
 
     size: Size | None = None
-    """Height and width that every image is brought to; without it each keeps its own, and a batch holds one size."""
+    """Height and width that every image is resized to; null keeps each image's size, and a batch then holds one
+    size."""
     fit: Literal["stretch", "crop"] = "stretch"
-    """With a size: whether the whole image is stretched to it, or the largest middle part of its shape is taken."""
+    """Way to reach `size`: `stretch` resizes the whole image, `crop` takes the largest central part of the right
+    shape."""
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    """What is taken from red, green and blue, which go from 0 to 1; unless given, ImageNet's means."""
+    """Mean of red, green and blue (values from 0 to 1), which is subtracted; the default is ImageNet's."""
     deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    """What they are divided by afterwards."""
+    """Standard deviation of red, green and blue, which they are divided by; the default is ImageNet's."""
 
     def __post_init__(self) -> None:
         if self.size and not all(1 <= side <= 10_000 for side in self.size):
@@ -42,30 +44,31 @@ class ImageSettings:
             raise ValueError("deviation must be above 0")
 
     def fitted(self, size: Size) -> Size:
-        """The size in which an image of this size is read."""
+        """Size in which an image of this size is read."""
         return self.size or size
 
     def box(self, size: Size) -> tuple[float, float, float, float]:
-        """Left, upper, right and lower edge of what is read of an image."""
+        """Left, top, right and bottom edge of the part of the image that is read."""
         height, width = size
         if self.size is None or self.fit == "stretch":
             return 0.0, 0.0, float(width), float(height)
         scale = min(height / self.size[0], width / self.size[1])
-        kept = min(self.size[0] * scale, height), min(self.size[1] * scale, width)  # rounding must not lead outside
+        # Rounding must not go beyond the image.
+        kept = min(self.size[0] * scale, height), min(self.size[1] * scale, width)
         top, left = (height - kept[0]) / 2, (width - kept[1]) / 2
         return left, top, left + kept[1], top + kept[0]
 
     @property
     def near(self) -> Size | None:
-        """The size below which an image must not be reduced before it is brought to its own size, for that shows."""
+        """Minimum size of a reduced image: reducing further before the final resize would be visible."""
         return None if self.size is None else (GAP * self.size[0], GAP * self.size[1])
 
     def see(self, image: Image.Image) -> Pixels:
-        """(height, width, 3)"""
+        """Resized pixels (height, width, 3) of an image."""
         return self._resized(image, Image.Resampling.BILINEAR, GAP)
 
     def see_mask(self, mask: Pixels) -> Pixels:
-        """(height, width), each pixel that of the nearest."""
+        """Resized class ids (height, width) of a mask, by nearest neighbor."""
         return self._resized(Image.fromarray(mask), Image.Resampling.NEAREST)
 
     def _resized(self, image: Image.Image, how: Image.Resampling, gap: int | None = None) -> Pixels:
@@ -76,24 +79,24 @@ class ImageSettings:
         return np.asarray(image)
 
     def tensor(self, images: Sequence[Pixels]) -> Tensor:
-        """(images, 3, height, width), normalized; images of one size."""
+        """Normalized tensor (images, 3, height, width) of images of one size."""
         pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float()
         mean, deviation = (torch.tensor(values)[:, None, None] * 255 for values in (self.mean, self.deviation))
-        return pixels.sub_(mean).div_(deviation)  # in place: a large image takes four bytes for each value
+        return pixels.sub_(mean).div_(deviation)  # in place: saves four bytes for each value
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Random changes of images while training; a mask moves with its image."""
+    """Random augmentation of images in training; the mask follows its image."""
 
     flip: bool = False
-    """Whether half of the images are mirrored, left to right."""
+    """Mirrors half of the images horizontally."""
     scale: tuple[float, float] = (1.0, 1.0)
-    """The smallest and the largest enlargement; what then lies outside is cut off, what is missing is gray."""
+    """Minimum and maximum zoom factor; parts outside are cut off, missing parts are gray. [1, 1] changes nothing."""
     crop: Size | None = None
-    """Height and width of the part that is learned from; the whole image unless given."""
+    """Height and width of a random crop for training; null uses the whole image."""
     color: float = 0.0
-    """How much brightness, contrast and color may change: 0.2 for a fifth more or less."""
+    """Maximum relative change of brightness, contrast and saturation: 0.2 is ±20 %; 0 changes nothing."""
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.scale[0] <= self.scale[1] <= 10 or not 0 <= self.color < 1:
@@ -102,7 +105,7 @@ class Augment:
             raise ValueError(f"crop {list(self.crop)}: height and width must be from 1 to 10000")
 
     def draw(self, size: Size, numbers: np.random.Generator) -> View:
-        """A random view of an image of this size."""
+        """Draws a random view of an image of this size."""
         height, width = self.crop or size
         scale = float(np.exp(numbers.uniform(*np.log(self.scale))))
         tall, wide = height / scale, width / scale
@@ -115,20 +118,20 @@ class Augment:
 
 @dataclass(frozen=True)
 class View:
-    """One look at an image and its mask."""
+    """View of an image and its mask: the box that is read, its size, flip and colors."""
 
     box: tuple[float, float, float, float]
     size: Size
     flip: bool = False
     colors: tuple[float, ...] = (1.0, 1.0, 1.0)
-    """What brightness, contrast and color are multiplied by."""
+    """Factors of brightness, contrast and saturation."""
 
     def of(self, pixels: Pixels) -> Pixels:
-        """(height, width, 3)"""
+        """Pixels (height, width, 3) of an image in this view."""
         return self._colored(self._moved(pixels, Image.Resampling.BILINEAR, (124, 116, 104)))
 
     def of_mask(self, mask: Pixels) -> Pixels:
-        """(height, width); what the image does not show does not count."""
+        """Class ids (height, width) of a mask in this view; parts outside the image are ignored."""
         return self._moved(mask, Image.Resampling.NEAREST, UNCOUNTED)
 
     def _moved(self, pixels: Pixels, how: Image.Resampling, outside: int | tuple[int, ...]) -> Pixels:

@@ -1,4 +1,4 @@
-"""Files and folders that are written aside, synced and renamed, so that nothing is ever half there."""
+"""Atomic files and folders: written aside, synced and renamed, so that no reader sees half of one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 NEW, OLD = ".new", ".old"
 CHECKSUM = "checksum"
 LONGEST_NUMBER = 400
-"""The most digits of a number in a JSON file; more no setting has, and Python takes long to read them."""
+"""Maximum number of digits of a number in a JSON file; parsing longer ones is slow."""
 _NUMBER = re.compile(r"\d+")
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failed write into one line; what was at `path` before is untouched."""
+    """Turns a failed write into a one-line error; the previous content of `path` is kept."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -45,7 +45,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reading(path: Path, wrong: str, remedy: str) -> Iterator[None]:
-    """Turn a failed read into one line: what is wrong with the file, and the remedy."""
+    """Turns a failed read into a one-line error with the problem and the remedy."""
     try:
         refuse_special(path)
         yield
@@ -56,9 +56,9 @@ def _reading(path: Path, wrong: str, remedy: str) -> Iterator[None]:
 
 
 def refuse_special(path: Path) -> None:
-    """Raise an OSError for a pipe or a device: it may have no end, or keep whoever opens it waiting for ever.
+    """Raises an OSError for a pipe or a device, which may have no end or block its reader.
 
-    What a shell hands over, as in <(zcat rows.gz), has a writer and is read like a file.
+    A pipe from the shell, as in <(zcat rows.gz), has a writer and is read like a file.
     """
     try:
         mode = path.stat().st_mode
@@ -71,7 +71,7 @@ def refuse_special(path: Path) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file to fill; on leaving it is synced and takes the place of `path` as a whole."""
+    """Opens a new file to write; on exit it is synced and replaces `path` atomically."""
     aside = path.with_name(f".{path.name}{NEW}")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,18 +88,18 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace the file at `path` by `content`, at once and durably."""
+    """Replaces the file at `path` by `content`, atomically and durably."""
     with new_file(path) as file:
         file.write(content)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Replace the file at `path` by `content` as readable JSON."""
+    """Replaces the file at `path` by `content` as indented JSON."""
     write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode())
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """The JSON object in the file at `path`; `remedy` ends the error line when there is none."""
+    """Reads a JSON object from a file; `remedy` ends the error message if that fails."""
     with _reading(path, "not readable as JSON", remedy):
         content = parse_json(path.read_bytes())
     if not isinstance(content, dict):
@@ -108,12 +108,15 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
-    """The same with a checksum of the content, which `check_content` compares."""
+    """Writes JSON like `write_json`, with a checksum that `check_content` verifies."""
     write_json(path, {**content, CHECKSUM: _checksum(content)})
 
 
 def check_content(content: Mapping[str, Any], path: Path, remedy: str) -> None:
-    """Refuse the content of a JSON file that is not what was written; one without a checksum was made by hand."""
+    """Raises an error if the checksum does not match the content.
+
+    Files without a checksum were written by hand and pass.
+    """
     rest = {key: value for key, value in content.items() if key != CHECKSUM}
     if content.get(CHECKSUM, _checksum(rest)) != _checksum(rest):
         raise TwofoldError(f"{path}: damaged, or changed by hand, for its checksum is another; {remedy}")
@@ -124,9 +127,9 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def parse_json(text: str | bytes, nan: bool = False) -> Any:
-    """The value that a JSON text holds; what JSON leaves open or Python cannot hold is a ValueError with its reason.
+    """Parses JSON strictly: raises a ValueError for duplicate keys, huge numbers and whatever Python cannot hold.
 
-    nan: take NaN and Infinity, which Python and others write, though JSON has no such numbers
+    nan: accept NaN and Infinity, which Python and others write although JSON has no such numbers
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
@@ -137,7 +140,7 @@ def parse_json(text: str | bytes, nan: bool = False) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs of a JSON object; Python would keep the last of two with one key, without a word."""
+    """Returns the pairs of a JSON object; Python would silently keep the last of two equal keys."""
     content = dict(pairs)
     if len(content) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -169,7 +172,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole)
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give an empty folder to fill; on leaving it is synced and takes the place of `path` as a whole."""
+    """Creates an empty folder to fill; on exit it is synced and replaces `path` atomically."""
     aside, before = _beside(path, NEW), _beside(path, OLD)
     with writing(path):
         recover(path)
@@ -191,7 +194,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def recover(path: Path) -> None:
-    """Finish or undo a `new_folder` that was cut short, so that `path` is the folder before or after it."""
+    """Finishes or undoes an interrupted `new_folder`, so that `path` is the folder before or after it."""
     before = _beside(path, OLD)
     if before.exists() and not path.exists():
         before.rename(path)
@@ -200,27 +203,27 @@ def recover(path: Path) -> None:
 
 
 def settled(path: Path) -> Path:
-    """Where to read the folder `path` from, also while a writer is just replacing it; changes nothing."""
+    """Returns the path to read the folder from, even while a writer replaces it; changes nothing."""
     before = _beside(path, OLD)
     return before if before.exists() and not path.exists() else path
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder so that a kill half-way leaves nothing that looks whole."""
+    """Removes a folder so that an interruption leaves nothing that looks complete."""
     going = _beside(path, OLD)
     path.rename(going)
     shutil.rmtree(going, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, as hexadecimal digits."""
+    """Returns the SHA-256 of a file in hexadecimal."""
     refuse_special(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
-    """Write a safetensors file in a folder that is not yet in its place."""
+    """Writes a safetensors file into a folder that is not yet in place."""
     from safetensors.torch import save_file
 
     with writing(path):
@@ -228,7 +231,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
 
 
 def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
-    """All tensors of a safetensors file; `remedy` ends the error line when it is missing or damaged."""
+    """Reads all tensors of a safetensors file; `remedy` ends the error message if the file is missing or damaged."""
     from safetensors.torch import load_file
 
     with _reading(path, "damaged", remedy):
@@ -236,13 +239,13 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
 
 
 def tensor_shapes(path: Path, remedy: str) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of a safetensors file, from its header alone, which must fit the file's length."""
+    """Reads the shape of every tensor from the header of a safetensors file, and checks the file's length."""
     with _reading(path, "damaged", remedy), safe_open(path, "pt") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def _beside(path: Path, ending: str) -> Path:
-    whole = Path(os.path.abspath(path))  # "." has no name of its own
+    whole = Path(os.path.abspath(path))  # "." has no name
     return whole.with_name(f".{whole.name}{ending}")
 
 
@@ -255,7 +258,7 @@ def _sync(path: Path) -> None:
 
 
 def more_of_the_same(left_over: Iterable[str], placed: Iterable[str]) -> list[str]:
-    """Those tensors without a place that are named like one which has a place but for a number: further layers.
+    """Returns unplaced tensors whose names differ from a placed one only by a number: further layers.
 
     Names may be longer at the front, where files have a prefix of their own.
     """

@@ -1,4 +1,4 @@
-"""Files with a checksum for each block, which is compared before the block is used for the first time."""
+"""Files with a CRC-32 for each block, verified before the block is first used."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from twofold.errors import TwofoldError
 
 BLOCK = 1 << 18
-"""Bytes under one checksum."""
+"""Bytes covered by one checksum."""
 
 
 @dataclass
 class SummedFile:
-    """A file that is being written, and the CRC-32 of each of its blocks."""
+    """File being written, with the CRC-32 of each of its blocks."""
 
     file: IO[bytes]
     size: int = 0
@@ -38,16 +38,16 @@ class SummedFile:
             view = view[len(part) :]
 
     def checksums(self) -> bytes:
-        """The CRC-32 of each block so far, four bytes each."""
+        """Returns the CRC-32 of each block so far, four bytes each."""
         return np.array(self._sums, "<u4").tobytes()
 
     def about(self) -> dict[str, Any]:
-        """The size and the checksums, as JSON can hold them."""
+        """Returns the size and the checksums as JSON values."""
         return {"size": self.size, "crc32": self.checksums().hex()}
 
 
 class CheckedBytes:
-    """The bytes of a file that is mapped into memory, and the checksums that its blocks must have."""
+    """Memory-mapped bytes of a file, with the checksums that its blocks must have."""
 
     def __init__(self, path: Path, content: NDArray[np.uint8], checksums: bytes, remedy: str) -> None:
         """checksums: as `SummedFile.checksums` gives them; remedy: ends the error line of a damaged block"""
@@ -58,19 +58,19 @@ class CheckedBytes:
         self._checked = bytearray(len(self._sums))
 
     def check(self, start: int, stop: int) -> None:
-        """Compare the blocks that hold these bytes with their checksums, each once."""
+        """Verifies the blocks that hold these bytes, each once."""
         first, end = start // BLOCK, -(-stop // BLOCK)
         while (first := self._checked.find(0, first, end)) >= 0:
             self._check_block(first)
 
     def check_rows(self, starts: NDArray[np.int64], size: int) -> None:
-        """Do the same for many short rows at once: `size` bytes from each of `starts` on, less than a block."""
+        """Verifies many short rows at once: `size` bytes from each of `starts`, less than a block."""
         blocks = np.unique(np.concatenate([starts // BLOCK, (starts + size - 1) // BLOCK]))
         for block in blocks[~np.frombuffer(self._checked, np.bool_)[blocks]].tolist():
             self._check_block(block)
 
     def check_again(self) -> None:
-        """Compare every block, also those that were compared before."""
+        """Verifies every block, also those verified before."""
         self._checked = bytearray(len(self._sums))
         self.check(0, len(self.bytes))
 
@@ -81,13 +81,13 @@ class CheckedBytes:
 
 
 class CheckedFile(CheckedBytes):
-    """A file that is mapped into memory to be read, if it is as long as it was written."""
+    """File mapped into memory for reading; its length must match what was written."""
 
     def __init__(self, path: Path, about: dict[str, Any], remedy: str) -> None:
         """about: as `SummedFile.about` gives it"""
         try:
             size = path.stat().st_size
-            # An empty file, as of a column without a single number, cannot be mapped.
+            # An empty file (a column without any number) cannot be mapped.
             content: NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
         except OSError as error:
             raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
@@ -96,6 +96,6 @@ class CheckedFile(CheckedBytes):
         super().__init__(path, content, bytes.fromhex(about["crc32"]), remedy)
 
     def whole(self, kind: np.dtype[Any]) -> NDArray[Any]:
-        """All numbers of the file, checked."""
+        """Returns all numbers of the file, verified."""
         self.check(0, len(self.bytes))
         return self.bytes.view(kind)

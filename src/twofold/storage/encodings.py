@@ -1,4 +1,4 @@
-"""Tells how a file that is not UTF-8 was probably written, and how to convert it."""
+"""Guesses the encoding of a file that is not UTF-8, and how to convert it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 SAMPLE = 1 << 20
-"""How many bytes of a file are looked at."""
+"""Number of bytes inspected in a file."""
 
 
 def conversion(path: Path, sample: bytes) -> str:
-    """The end of an error line about a file that is not UTF-8: its likely encoding and how to convert it."""
+    """Ends the error about a file that is not UTF-8: its likely encoding and the command that converts it."""
     name = likely_encoding(sample)
     if name is None:
         return ""
@@ -24,16 +24,16 @@ def conversion(path: Path, sample: bytes) -> str:
 
 
 def likely_encoding(sample: bytes) -> str | None:
-    """The name of the encoding that makes text of these bytes, which are not UTF-8, if one does."""
+    """Guesses the encoding of bytes that are not UTF-8; None if no encoding fits."""
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "UTF-16"
     if utf_16 := _utf_16_without_mark(sample):
         return utf_16
-    if _mostly_utf_8(sample):  # some bytes are damaged, or of another file
+    if _mostly_utf_8(sample):  # some bytes are damaged or come from another file
         return None
     for name, codec, share, least in _LEGACY:
         try:
-            text = codecs.getincrementaldecoder(codec)().decode(sample)  # its last character may be cut
+            text = codecs.getincrementaldecoder(codec)().decode(sample)  # the last character may be cut off
         except UnicodeDecodeError:
             continue
         beyond = [character for character in text if character > "\x7f"]
@@ -43,7 +43,7 @@ def likely_encoding(sample: bytes) -> str | None:
 
 
 def _utf_16_without_mark(sample: bytes) -> str | None:
-    """Latin text in UTF-16 has a zero in every second place."""
+    """Detects Latin text in UTF-16 by the zero in every second byte."""
     for name, zeros, letters in (("UTF-16LE", sample[1::2], sample[::2]), ("UTF-16BE", sample[::2], sample[1::2])):
         if len(sample) > 1 and zeros.count(0) > 0.4 * len(zeros) and letters.count(0) < 0.1 * len(letters):
             return name
@@ -67,4 +67,4 @@ _LEGACY: tuple[tuple[str, str, Callable[[str], bool], float], ...] = (
     ("CP1252", "cp1252", str.isalpha, 0.5),
     ("ISO-8859-1", "latin-1", str.isalpha, 0.5),
 )
-"""Name, codec, which characters beyond ASCII speak for it, and the least share of them."""
+"""Name, codec, test for characters beyond ASCII typical of the encoding, and their minimum share."""

@@ -1,4 +1,4 @@
-"""Locks of folders that only one process at a time may change; an error names the process that holds one."""
+"""Folder locks: one process at a time may change a folder; an error names the process that holds the lock."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from filelock import FileLock, Timeout
 from twofold.errors import TwofoldError
 
 NAMING = 1.0
-"""Seconds that a process may take to write its name into a lock file that it has just got."""
+"""Seconds that a process may take to write its name into a lock file that it has just acquired."""
 
 
 @contextlib.contextmanager
 def held(path: Path, doing: str, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock file at `path` while the block runs, so that no other process is `doing` the same there.
+    """Holds the lock file at `path` while the block runs, so that no other process is `doing` the same there.
 
-    The folder of the lock file is made where it is missing. Waits `wait` seconds for another process. The operating
-    system takes the lock back from a process that is killed.
+    Creates the folder if it is missing. Waits up to `wait` seconds for another process. The operating system releases
+    the lock of a process that is killed.
     """
     folder = path.parent
     lock = FileLock(path, timeout=wait)
@@ -52,13 +52,13 @@ def held(path: Path, doing: str, wait: float = 0.0) -> Iterator[None]:
 
 
 def _write(path: Path, holder: bytes) -> None:
-    """Name the process that holds the lock in the lock file itself, or nobody."""
+    """Writes the name of the process that holds the lock into the lock file, or clears it."""
     with contextlib.suppress(OSError), path.open("r+b", buffering=0) as file:  # the lock holds without it
         file.truncate(file.write(holder))
 
 
 def _holder(path: Path) -> str:
-    """The process that holds a lock in brackets, or nothing where that is not known."""
+    """Describes the process that holds a lock, in brackets; empty if unknown."""
     end = time.monotonic() + NAMING
     while True:
         try:

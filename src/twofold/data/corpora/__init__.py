@@ -1,4 +1,4 @@
-"""Corpora in the form they were published in: `form: ubuntu_v2` is read by the file ubuntu_v2.py of this folder."""
+"""Published corpora in their original formats: `form: ubuntu_v2` is read by ubuntu_v2.py in this folder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from twofold.errors import TwofoldError, did_you_mean
 
 
 def corpus_names() -> list[str]:
-    """The corpora that can be read."""
+    """Lists the supported corpora."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def read_corpus(name: str, path: str | Path) -> Iterator[Row]:
-    """The rows of a file of the corpus called `name`; a file without rows to use is an error."""
+    """Reads the rows of a corpus file; a file without usable rows is an error."""
     if name not in corpus_names():
         raise TwofoldError(f"there is no corpus '{name}'; {did_you_mean(name, corpus_names())}")
     corpus = importlib.import_module(f"{__name__}.{name}")

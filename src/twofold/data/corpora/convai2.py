@@ -1,4 +1,4 @@
-"""ConvAI2 in ParlAI's text form: each response becomes a row to rank, or a pair where no candidates are given."""
+"""ConvAI2 in ParlAI's text format: each response becomes a ranking row, or a pair if no candidates are given."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NUMBERED = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Every row.
+    """Reads all rows.
 
-    A response that opens its episode has the persona for its context; without one it is left out, and so is a pair
-    whose response is empty.
+    The persona is the context of a response that opens its episode. Opening responses without a persona and pairs with
+    an empty response are skipped.
     """
     persona: list[str] = []
     history: list[str] = []
@@ -38,7 +38,7 @@ def read(path: Path) -> Iterator[Row]:
                 persona.append(trait)
             continue
         text, response, candidates = _exchange(place, said)
-        # Checked also where the row is left out.
+        # Checked even if the row is skipped.
         label = _last(place, response, candidates) if candidates else None
         if text and text != SILENCE:
             history.append(text)
@@ -53,7 +53,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def _numbered(place: str, line: str, last: int) -> tuple[int, str]:
-    """The number of a line in its episode, and what follows it."""
+    """Returns the number of a line in its episode and the text after it."""
     match = NUMBERED.fullmatch(line)
     if match is None:
         raise TwofoldError(f"{place}: begins with {one_line(repr(line), 60)}; begin it with its number and a space")
@@ -65,7 +65,7 @@ def _numbered(place: str, line: str, last: int) -> tuple[int, str]:
 
 
 def _exchange(place: str, said: str) -> tuple[str, str, list[str]]:
-    """A text, the response to it, and the candidates that the response stands among."""
+    """Returns a text, the response to it, and the candidates of the response."""
     fields = [field.strip() for field in said.split("\t")]
     if len(fields) not in (2, 4):
         raise TwofoldError(
@@ -77,7 +77,7 @@ def _exchange(place: str, said: str) -> tuple[str, str, list[str]]:
 
 
 def _last(place: str, response: str, candidates: list[str]) -> int:
-    """Where the response stands: its last place, because the corpus puts the right one last."""
+    """Returns the last position of the response, because the corpus puts the right one last."""
     if response not in candidates:
         given = f"the response {one_line(repr(response), 60)} is not among its {len(candidates)} candidates"
         raise TwofoldError(f"{place}: {given}; add it to them")

@@ -1,4 +1,4 @@
-"""The Ubuntu Dialogue Corpus V2: train.csv gives pairs, valid.csv and test.csv give candidates to rank."""
+"""Ubuntu Dialogue Corpus V2: train.csv gives pairs, valid.csv and test.csv give candidates to rank."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from twofold.errors import TwofoldError, one_line
 WHAT = "a csv file of the Ubuntu Dialogue Corpus V2"
 END_OF_TURN, END_OF_UTTERANCE = "__eot__", "__eou__"
 RIGHT, DISTRACTOR = "Ground Truth Utterance", "Distractor_"
-# The script writes numbers with a point unless it was asked to tokenize.
+# The script writes numbers with a decimal point unless it tokenizes.
 LABELS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Every row.
+    """Reads all rows.
 
-    Wrong pairs, and pairs of which one side is empty, are left out. Ranking rows are all kept with all their
-    candidates, even an empty one, so that scores stay comparable with published ones.
+    Wrong pairs and pairs with an empty side are skipped. Ranking rows keep all candidates, even empty ones, so that
+    metrics stay comparable with published ones.
     """
     rows = read_table(path, csv.QUOTE_MINIMAL, ",")
     first = next(rows, None)
@@ -30,7 +30,7 @@ def read(path: Path) -> Iterator[Row]:
     columns = list(first.values)
     distractors = sum(column.startswith(DISTRACTOR) for column in columns)
     ranking = RIGHT in columns or distractors > 0
-    # How many distractors there are is an option of the script, but they are numbered without gaps.
+    # The number of distractors is an option of the script; they are numbered without gaps.
     candidates = [RIGHT, *(f"{DISTRACTOR}{number}" for number in range(max(distractors, 1)))]
     for column in ["Context", *candidates] if ranking else ["Context", "Utterance", "Label"]:
         if column not in columns:
@@ -62,6 +62,6 @@ def _turns(context: str) -> list[str]:
 
 
 def _utterances(turn: str) -> str:
-    """The utterances of one turn as one text."""
+    """Joins the utterances of one turn."""
     parts = turn.replace(END_OF_TURN, END_OF_UTTERANCE).split(END_OF_UTTERANCE)
     return " ".join(text for part in parts if (text := part.strip()))
