@@ -222,7 +222,7 @@ def names_found(
 
 
 def numbers_of(names: Sequence[str], classes: Classes) -> list[int]:
-    """Returns the class ids of names; names not seen in training are left out."""
+    """Returns the class ids of names; -1 for names not seen in training."""
     return [classes.numbers.get(name, UNSEEN) for name in names]
 
 

@@ -1,1 +1,1 @@
-"""Greedy, beam and sampled writing, once for all text decoders."""
+"""Greedy search, beam search and sampling, shared by all text decoders."""

@@ -1,4 +1,4 @@
-"""What all text decoders share: teacher forcing, the loss, and writing through start, step and select."""
+"""Base class of text decoders: teacher forcing, the loss, and generation through start, step and select."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 
 
 class TextDecoder(Decoder):
-    """Writes tokens from left to right; a part fills in `teach`, `start` and `step`."""
+    """Autoregressive text decoder; a decoder implements `teach`, `start` and `step`."""
 
     output: nn.Linear
-    """From features to one number for each token of the vocabulary."""
+    """Output layer: from features to one logit for each token of the vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, label_smoothing: float) -> None:
         super().__init__()
@@ -26,28 +26,28 @@ class TextDecoder(Decoder):
         self.label_smoothing = label_smoothing
 
     def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
-        """Features (rows, positions, width) for what follows each of the given tokens."""
+        """Computes features (rows, positions, width) for the token after each given token (teacher forcing)."""
         raise NotImplementedError
 
     def start(self, hidden: Hidden) -> State:
-        """The state before the start symbol."""
+        """State before the start symbol."""
         raise NotImplementedError
 
     def step(self, state: Any, tokens: Tensor) -> Step:
-        """What follows `tokens`, (rows,), the newest of each row."""
+        """Features and state after `tokens` (rows,), the newest token of each row."""
         raise NotImplementedError
 
     def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
-        """(rows, positions, source positions): where it looks as it predicts what follows each token."""
+        """Attention weights (rows, positions, source positions) for the prediction after each token."""
         raise NotImplementedError
 
     def count(self, target: Target) -> int:
         return int(target.mask[:, 1:].sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        """Cross-entropy of the next token, given the right ones before it, over all real positions."""
+        """Cross-entropy of the next token given the right previous ones (teacher forcing), over all real positions."""
         features, mask = self._taught(hidden, target, progress)
-        # Only real positions meet the vocabulary: it is the widest layer.
+        # Only real positions reach the output layer, which is the widest.
         smoothing = self.label_smoothing if self.training else 0.0
         gold = target.tokens[:, 1:][mask]
         total = F.cross_entropy(self.output(features[mask]), gold, reduction="sum", label_smoothing=smoothing)
@@ -55,7 +55,7 @@ class TextDecoder(Decoder):
 
     @torch.no_grad()
     def log_probability(self, hidden: Hidden, target: Target) -> Tensor:
-        """(rows,): the log-probability of each whole target, its end symbol included."""
+        """Log-probability of each whole target, end symbol included; (rows,)."""
         features, mask = self._taught(hidden, target, 0.0)
         scores = self.output(features).log_softmax(-1).gather(2, target.tokens[:, 1:, None])[..., 0]
         return torch.where(mask, scores, 0.0).sum(1)
@@ -66,7 +66,7 @@ class TextDecoder(Decoder):
 
     @torch.no_grad()
     def stream(self, hidden: Hidden, options: GenerateOptions) -> Iterator[int]:
-        """The tokens of a single row as they are written, without the end symbol."""
+        """Yields the tokens of a single row as they are generated, without the end symbol."""
         for chosen in walk(self, hidden, options):
             if chosen[0].token != self.vocabulary.end:
                 yield chosen[0].token
@@ -78,7 +78,8 @@ class TextDecoder(Decoder):
 
 
 def sampled_teaching(decoder: TextDecoder, hidden: Hidden, tokens: Tensor, chance: float) -> Tensor:
-    """Features as from `teach`, but with a chance the decoder reads what it would have written itself."""
+    """Scheduled sampling: features as from `teach`, but with probability `chance` the input is the decoder's own
+    prediction."""
     state: Any = decoder.start(hidden)
     current, features = tokens[:, 0], []
     for position in range(tokens.shape[1]):
@@ -93,7 +94,7 @@ def sampled_teaching(decoder: TextDecoder, hidden: Hidden, tokens: Tensor, chanc
 
 
 def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:
-    """The layer over the vocabulary; tied, it shares the table of the embedding."""
+    """Creates the output layer; if tied, it shares the embedding table."""
     output = nn.Linear(width, size, bias=tied is None)
     if tied is not None:
         output.weight = tied.weight

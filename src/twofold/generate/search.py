@@ -1,4 +1,4 @@
-"""Greedy, sampled and beam search over start, step and select, and the options that steer them."""
+"""Greedy search, beam search and sampling over start, step and select, with their options."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ LARGEST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """Greedy by default; a beam above one searches, `sample` draws."""
+    """Options of text generation: greedy by default, beam search if `beam` is above 1, random if `sample` is set."""
 
     beam: int = 1
-    """How many hypotheses are kept at each step; 1 is greedy."""
+    """Beam size: number of hypotheses kept at each step; 1 is greedy search."""
     n_best: int = 1
-    """How many finished hypotheses are returned for each row, at most `beam`."""
+    """Number of finished hypotheses returned for each row, at most `beam`."""
     length_penalty: float = 1.0
-    """A hypothesis is ranked by log-probability / length^penalty: 0 favors short ones, 1 takes the mean."""
+    """Length penalty: hypotheses are ranked by log-probability / length^penalty. 0 favors short ones, 1 takes the
+    mean."""
     no_repeat: int = 0
-    """No sequence of this many tokens is written twice; 0 allows all."""
+    """Size of n-grams that must not repeat; 0 allows repetition."""
     max_length: int | None = None
-    """The most tokens to write, never more than the limit of the training data, which holds without it."""
+    """Maximum number of generated tokens; null uses the limit of the training data, which is never exceeded."""
     sample: bool = False
-    """Draw each token at random instead of searching for the likeliest."""
+    """Samples each token at random instead of searching for the most likely text."""
     temperature: float = 1.0
-    """When sampling: below 1 sharpens, above 1 flattens."""
+    """Sampling temperature: below 1 sharpens the distribution, above 1 flattens it."""
     top_k: int = 0
-    """When sampling: only the k likeliest tokens; 0 takes all."""
+    """Samples only from the k most likely tokens (top-k sampling); 0 uses all."""
     top_p: float = 1.0
-    """When sampling: only the likeliest tokens that together reach this probability."""
+    """Samples only from the most likely tokens whose probabilities reach this sum (nucleus sampling); 1 uses all."""
     seed: int = 0
-    """When sampling: the same seed draws the same tokens."""
+    """Random seed of sampling: the same seed gives the same tokens."""
 
     def __post_init__(self) -> None:
         if self.beam < 1 or not 1 <= self.n_best <= self.beam:
@@ -61,24 +62,24 @@ class GenerateOptions:
 
 
 class State(Protocol):
-    """All a decoder remembers of what it has read and written."""
+    """State of a decoder: what it has read and written so far."""
 
     def select(self, rows: Tensor) -> Self:
-        """The given rows, in the given order; a row may come several times."""
+        """Returns the given rows, in the given order; a row may repeat."""
         ...
 
 
 @dataclass(frozen=True)
 class Step:
-    """What follows one more token."""
+    """Result of one decoding step."""
 
     features: Tensor
-    """(rows, width), for the layer over the vocabulary."""
+    """Features (rows, width) for the output layer."""
     state: State
 
 
 class Writer(Protocol):
-    """What a text decoder offers to the searches."""
+    """Interface that text decoders offer to the search algorithms."""
 
     vocabulary: Vocabulary
 
@@ -91,16 +92,16 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Next:
-    """One token chosen to follow what is written in a row."""
+    """Token chosen to follow a row."""
 
     row: int
     token: int
     score: float
-    """Its log-probability; in a beam that of the whole row with it."""
+    """Log-probability of the token; in beam search, of the whole row with it."""
 
 
 def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
-    """What the writer makes of each row."""
+    """Generates hypotheses for each row."""
     if options.beam > 1:
         return beam(writer, hidden, options)
     tokens: list[list[int]] = [[] for _ in range(len(hidden.mask))]
@@ -117,7 +118,7 @@ def write(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypo
 
 
 def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[list[Next]]:
-    """Token by token, greedily or at random, as they come; rows that have ended leave the batch."""
+    """Yields the tokens of each step, greedy or sampled; finished rows leave the batch."""
     vocabulary, device = writer.vocabulary, hidden.mask.device
     draw = torch.Generator(device).manual_seed(options.seed)
     rows = list(range(len(hidden.mask)))
@@ -143,12 +144,12 @@ def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[l
 
 
 def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
-    """The best of `options.beam` hypotheses that are carried along; finished rows leave the batch."""
+    """Beam search; finished rows leave the batch."""
     vocabulary, device, size = writer.vocabulary, hidden.mask.device, options.beam
     longest = _longest(options, vocabulary)
     ended: list[list[Hypothesis]] = [[] for _ in range(len(hidden.mask))]
     alive = list(range(len(ended)))
-    # All rows start with one hypothesis; its copies count as impossible until it has branched.
+    # All rows start with one hypothesis; its copies are impossible until it has branched.
     copies = torch.arange(len(alive), device=device).repeat_interleave(size)
     state = writer.start(hidden).select(copies)
     totals = torch.full((len(alive), size), -math.inf, device=device)
@@ -162,7 +163,7 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypot
         for row, choices in zip(alive, _choices(totals.view(-1, 1) + scores, len(alive), size), strict=True):
             branches = _branch(ended[row], choices, written, length, vocabulary.end, options)
             if length == longest:
-                # The limit, not the model, ends these, so they count without an end symbol.
+                # The length limit ends these, so they have no end symbol.
                 cut = [((*written[branch.row], branch.token), branch.score) for branch in branches]
                 ended[row] += [_hypothesis(*branch, length, options) for branch in cut if branch[1] > -math.inf]
             elif branches:
@@ -185,16 +186,17 @@ def _branch(
     end: int,
     options: GenerateOptions,
 ) -> list[Next]:
-    """Keep what ends among the best choices of a row; gives those that go on, none where the row is done."""
+    """Stores the finished hypotheses among the best choices of a row; returns those to continue, none if the row is
+    done."""
     for choice in choices[: options.beam]:
         if choice.token == end and choice.score > -math.inf:
-            # The end symbol counts as well, unless the limit came before it.
+            # The end symbol counts too, unless the limit came first.
             ended.append(_hypothesis(written[choice.row], choice.score, length, options))
     branches = [choice for choice in choices if choice.token != end][: options.beam]
     best = _best(ended, options.beam)
     if len(best) < options.beam or not branches:
         return branches
-    # Enough have ended: the row is done where none that goes on ranks above them as it stands.
+    # Enough hypotheses have ended: the row is done if no open one ranks above them.
     return branches if _normalized(branches[0].score, length, options) > best[-1].normalized_score else []
 
 
@@ -203,7 +205,7 @@ def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
 
 
 def _choices(totals: Tensor, rows: int, size: int) -> Iterator[list[Next]]:
-    """For each row the best 2 × `size` ways to go on, best first; `totals` is (rows × size, tokens)."""
+    """Yields for each row the best 2 × `size` continuations, best first; `totals` is (rows × size, tokens)."""
     joined, tokens = totals.view(rows, -1), totals.shape[1]
     best = joined.topk(min(2 * size, joined.shape[1]))
     for row, pairs in enumerate(zip(best.indices.tolist(), best.values.tolist(), strict=True)):
@@ -223,7 +225,7 @@ def _longest(options: GenerateOptions, vocabulary: Vocabulary) -> int:
 
 
 def _scores(logits: Tensor, written: list[list[int]], options: GenerateOptions, vocabulary: Vocabulary) -> Tensor:
-    """Log-probabilities, those of tokens that must not follow struck out."""
+    """Log-probabilities, with forbidden tokens set to -inf."""
     scores = logits.float().log_softmax(-1)
     if scores.isnan().any():
         raise TwofoldError(f"the scores of the tokens are {NOT_NUMBERS}")
@@ -236,7 +238,7 @@ def _scores(logits: Tensor, written: list[list[int]], options: GenerateOptions, 
 
 
 def _repeats(tokens: Sequence[int], size: int) -> list[int]:
-    """The tokens that would write a sequence of `size` tokens a second time."""
+    """Tokens that would repeat an n-gram of `size` tokens."""
     last = tuple(tokens[len(tokens) - size + 1 :])
     starts = range(len(tokens) - size + 1)
     return [tokens[start + size - 1] for start in starts if tuple(tokens[start : start + size - 1]) == last]

@@ -1,4 +1,4 @@
-"""A sound as a mel spectrogram, in random forms while training."""
+"""Audio input: mel spectrograms, with random augmentation in training."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from twofold.types import Features, InputBatch
 
 @dataclass(frozen=True)
 class Spectrogram(InputBatch):
-    """Spectrograms, padded to the longest with zeros."""
+    """Mel spectrograms, padded with zeros to the longest."""
 
     frames: Tensor
-    """(rows, frames, mels)"""
+    """Log-mel values (rows, frames, mels)."""
     mask: Tensor
-    """(rows, frames), true where real."""
+    """Padding mask (rows, frames); true where real."""
 
     def __len__(self) -> int:
         return self.frames.shape[0]
@@ -49,7 +49,7 @@ class Spectrogram(InputBatch):
 
 @dataclass(frozen=True)
 class Config(MelSettings, FileSettings, InputConfig):
-    """Settings of sounds."""
+    """Settings of audio inputs."""
 
     gives: ClassVar[type[InputBatch]] = Spectrogram
     noun: ClassVar[str] = "sound"
@@ -58,13 +58,13 @@ class Config(MelSettings, FileSettings, InputConfig):
     training: ClassVar[Mapping[str, Any]] = {"batch_rows": 16, "warmup_share": 0.1}
 
     column: str = "audio"
-    """The column of a table that names the sound."""
+    """Column of the table that names the sound."""
     max_seconds: float = 30.0
-    """The longest sound that is read."""
+    """Maximum length of a sound, in seconds."""
     too_long: TooLong = "refuse"
-    """What happens to longer ones: refuse ends with the file's name, cut reads their beginning and says so."""
+    """Action for longer sounds: `refuse` raises an error that names the file, `cut` keeps the beginning and warns."""
     augment: SoundAugment = field(default_factory=SoundAugment)
-    """Random changes while training."""
+    """Random augmentation in training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,7 +83,7 @@ class Config(MelSettings, FileSettings, InputConfig):
 
 @dataclass(frozen=True)
 class SizedSound:
-    """A sound to be read, how many frames are read of it, and whether that is less than all."""
+    """Sound to read: its number of frames, and whether it is truncated."""
 
     sound: SoundFile | GivenSound
     frames: int
@@ -92,7 +92,7 @@ class SizedSound:
 
 @dataclass(frozen=True)
 class AudioInput(FileColumn, Input[SizedSound]):
-    """Items are sounds whose samples are not read yet."""
+    """Audio input; items are sounds whose samples are read later."""
 
     config: Config
     dtype: str = "int32"
@@ -112,7 +112,7 @@ class AudioInput(FileColumn, Input[SizedSound]):
         return {NAME: self.names(), INPUT: self}
 
     def numbers(self, row: Row) -> list[int]:
-        """How many frames are read, and whether that is less than all."""
+        """Returns the number of frames and whether the sound is truncated."""
         item = self._sized(self.value(row))
         self._samples(item)
         return [item.frames, int(item.cut)]
@@ -136,7 +136,7 @@ class AudioInput(FileColumn, Input[SizedSound]):
 
     def lengths(self, cache: Cache) -> NDArray[np.int64]:
         column = cache.columns[INPUT]
-        frames = np.zeros(cache.rows, np.int64)  # rows that were left out have none
+        frames = np.zeros(cache.rows, np.int64)  # skipped rows have none
         frames[column.lengths > 0] = column.whole().reshape(-1, 2)[:, 0]
         return frames
 
@@ -150,7 +150,7 @@ class AudioInput(FileColumn, Input[SizedSound]):
         return Spectrogram(pad_sequence(frames, batch_first=True), mask)
 
     def several(self, inputs: Any) -> Sequence[Any]:
-        return inputs if isinstance(inputs, list) else [inputs]  # a tuple is one sound with its rate
+        return inputs if isinstance(inputs, list) else [inputs]  # a tuple is one sound with its sample rate
 
     def timeline(self, item: SizedSound) -> Timeline:
         frames = self.batch([item]).frames[0]
@@ -167,7 +167,7 @@ class AudioInput(FileColumn, Input[SizedSound]):
         return SizedSound(sound, config.frames(samples), cut)
 
     def _samples(self, item: SizedSound) -> Samples:
-        """All samples that are read, at the sample rate of the model."""
+        """Samples at the model's sample rate."""
         return item.sound.read(self.config.max_seconds, self.config.sample_rate)
 
     def _say_cut(self, cut: int) -> None:

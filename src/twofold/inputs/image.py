@@ -1,4 +1,4 @@
-"""An image, read in its own size or brought to one, in random views while training."""
+"""Image input: images in their own size or resized, with random augmentation in training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
 from twofold.types import InputBatch
 
 PATCH = 16
-"""Pixels on each side of the square that counts as a token, where images and texts share a limit."""
+"""Side in pixels of the square that counts as one token, where images and texts share a token limit."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Images(InputBatch):
     """Images of one size."""
 
     pixels: Tensor
-    """(rows, 3, height, width), normalized."""
+    """Normalized pixels (rows, 3, height, width)."""
     views: tuple[View, ...] | None = None
-    """What part of each image is shown, where that was drawn at random."""
+    """Random view of each image (augmentation), if drawn."""
 
     def __len__(self) -> int:
         return self.pixels.shape[0]
@@ -41,7 +41,7 @@ class Images(InputBatch):
 
 @dataclass(frozen=True)
 class Config(ImageSettings, FileSettings, InputConfig):
-    """Settings of images."""
+    """Settings of image inputs."""
 
     gives: ClassVar[type[InputBatch]] = Images
     noun: ClassVar[str] = "image"
@@ -50,9 +50,9 @@ class Config(ImageSettings, FileSettings, InputConfig):
     training: ClassVar[Mapping[str, Any]] = {"batch_rows": 16, "warmup_share": 0.1}
 
     column: str = "image"
-    """The column of a table that names the image."""
+    """Column of the table that names the image."""
     augment: Augment = field(default_factory=Augment)
-    """Random views while training."""
+    """Random augmentation in training."""
 
     def build(self, tokenizer: TextTokenizer | None) -> ImageInput:
         return ImageInput(self)
@@ -70,7 +70,7 @@ class Config(ImageSettings, FileSettings, InputConfig):
 
 @dataclass(frozen=True)
 class SizedImage:
-    """An image to be read, and its own height and width."""
+    """Image to read, with its height and width."""
 
     image: ImageFile | GivenImage
     size: Size
@@ -78,7 +78,7 @@ class SizedImage:
 
 @dataclass(frozen=True)
 class ImageInput(FileColumn, Input[SizedImage]):
-    """Items are images whose pixels are not read yet."""
+    """Image input; items are images whose pixels are read later."""
 
     config: Config
     dtype: str = "int32"
@@ -87,7 +87,7 @@ class ImageInput(FileColumn, Input[SizedImage]):
         return ["image", self.config.column, self.config.size, self.config.broken]
 
     def numbers(self, row: Row) -> list[int]:
-        """The height and width in which an image is read."""
+        """Returns the height and width in which an image is read."""
         return list(self._pixels(self.value(row)).shape[:2])
 
     def columns(self) -> dict[str, Field]:
@@ -107,16 +107,16 @@ class ImageInput(FileColumn, Input[SizedImage]):
     def plan(
         self, cache: Cache, rows: NDArray[np.int64], written: Sequence[NDArray[np.int64]], sizes: BatchSizes, epoch: int
     ) -> Plan:
-        """Batches of images of one size."""
+        """Plans batches of images of one size."""
         assert sizes.rows
-        if self.config.augment.crop:  # whatever their sizes were, the parts that are learned from have one
+        if self.config.augment.crop:  # random crops have one size, whatever the size of the images
             return plan_at_random(rows, sizes.rows, sizes.seed, epoch)
-        # Rows that were left out have no size, so a row's size stands where its offset says.
+        # Skipped rows have no size, so sizes are found by the row's offset.
         read_sizes = cache.columns[INPUT].whole().reshape(-1, 2)[cache.columns[INPUT].offsets[rows] // 2]
         return plan_by_size(read_sizes, rows, sizes.rows, sizes.seed, epoch)
 
     def groups(self, items: Sequence[SizedImage], tokens: int) -> Iterator[list[int]]:
-        """Images that are read in one size, at most so many that they fill a batch."""
+        """Groups images of one size, up to a full batch."""
         sizes: dict[Size, list[int]] = {}
         for number, item in enumerate(items):
             sizes.setdefault(self.config.fitted(item.size), []).append(number)
@@ -143,5 +143,5 @@ class ImageInput(FileColumn, Input[SizedImage]):
 
 
 def named_image(cache: Cache, column: str, row: int, config: Config) -> ImageFile:
-    """The image whose name a cache keeps."""
+    """Image whose name is cached."""
     return ImageFile(config.files_of(str(cache.where)), cached_name(cache, column, row))

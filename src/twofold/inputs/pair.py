@@ -1,4 +1,4 @@
-"""Two texts, read as one or each by itself: a premise and a hypothesis, two sentences, a context and a reply."""
+"""Input of two texts, joined or separate: premise and hypothesis, two sentences, context and reply."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from twofold.inputs.text import Tokens, TokensConfig, make_joined_tokens, make_t
 from twofold.types import Batch, Encoder, Hidden, InputBatch
 
 SECOND = "second"
-"""The cache's column of the second text."""
+"""Cache column of the second text."""
 TwoTexts = tuple[Ids, Ids]
 
 
 @dataclass(frozen=True)
 class TokenPair(InputBatch):
-    """Pairs of texts that are read each by itself."""
+    """Pairs of texts that are encoded separately."""
 
     first: Tokens
     second: Tokens
@@ -39,7 +39,7 @@ class TokenPair(InputBatch):
         return self.first.count() + self.second.count()
 
     def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
-        """Both side by side, as if they had been read as one text; its summary is the mean of theirs."""
+        """Encodes both texts and concatenates their states; the summary is the mean of both summaries."""
         name = next(iter(batch.inputs))
         first, second = sides = [encoder(batch.with_input(name, side)) for side in (self.first, self.second)]
         states = summary = None
@@ -54,20 +54,20 @@ class TokenPair(InputBatch):
 
 @dataclass(frozen=True)
 class Config(TokensConfig):
-    """Settings of pairs of texts."""
+    """Settings of inputs of two texts."""
 
     gives: ClassVar[type[InputBatch]] = Tokens
     texts: ClassVar[int] = 2
 
     column: tuple[str, ...] = ("first", "second")
-    """The two columns or keys to read."""
+    """Columns of the two texts."""
     read: Literal["joined", "apart"] = "joined"
-    """Whether both are read as one text, or each by itself, as backbones made for single sentences know it."""
+    """Reading mode: `joined` as one sequence, or `apart`, each text encoded by itself (Sentence-BERT)."""
     max_tokens: int = 128
-    """The most tokens of a joined pair, of which a longer one loses those of its longer text, or of each text where
-    they are read apart; special ones included."""
+    """Maximum number of tokens, special tokens included: of the joined pair, whose longer text is truncated first, or
+    of each text if read `apart`."""
     keep: Keep = "head"
-    """Which end stays of a first text that is too long: the newest turns of a dialogue are its tail."""
+    """End of an overlong first text that is kept: `head`, or `tail` for the newest turns of a dialogue."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,7 +81,7 @@ class Config(TokensConfig):
     def build(self, tokenizer: TextTokenizer | None) -> PairInput:
         assert tokenizer is not None
         frame = special_tokens_of(tokenizer, True, self.max_tokens, 1 if self.apart else 2)
-        # A joined pair is cut when both are known.
+        # A joined pair is truncated when both texts are known.
         limit = self.max_tokens - (len(frame) if self.apart else 0)
         first = TextColumn(self.column[0], tokenizer, limit, self.too_long, self.keep)
         second = TextColumn(self.column[1], tokenizer, limit, self.too_long)
@@ -90,14 +90,14 @@ class Config(TokensConfig):
 
 @dataclass(frozen=True)
 class PairInput(Input[TwoTexts]):
-    """Items are the ids of both texts; what is too long for both is taken from the longer one."""
+    """Input of two joined texts; items are the token ids of both, and the longer text is truncated first."""
 
     config: InputConfig
     first: TextColumn
     second: TextColumn
     frame: Frame
     max_tokens: int = 0
-    """The most tokens of a joined pair; unless given that of the settings."""
+    """Maximum number of tokens of a joined pair; 0 uses the setting."""
 
     @property
     def limit(self) -> int:
@@ -105,7 +105,7 @@ class PairInput(Input[TwoTexts]):
 
     @property
     def names(self) -> str:
-        """Both columns, for messages."""
+        """Names of both columns, for messages."""
         return f"{self.first.column} and {self.second.column}"
 
     @property
@@ -113,7 +113,7 @@ class PairInput(Input[TwoTexts]):
         return self.first.tokenizer
 
     def columns(self) -> dict[str, Field]:
-        # With the second text it is seen whether both are too long.
+        # Encoding the second text checks the length of both.
         return {INPUT: self.first, SECOND: DerivedField(self.second.dtype, self._settings, self._encode_second)}
 
     def _settings(self) -> list[Any]:
@@ -130,7 +130,7 @@ class PairInput(Input[TwoTexts]):
         return encoded.ids
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """The ids of both texts; they are cut when a batch is made, and counted or refused here."""
+        """Tokenizes both texts; truncated when a batch is made, and counted or refused here."""
         pairs = list(zip(self.first.encode(rows).ids, self.second.encode(rows).ids, strict=True))
         cut, room = 0, self._room()
         for row, (first, second) in zip(rows, pairs, strict=True):
@@ -158,7 +158,7 @@ class PairInput(Input[TwoTexts]):
         return make_joined_tokens(joined, self.vocabulary)
 
     def row(self, value: Any, place: str) -> Row:
-        """Two texts, or one with a tab between them."""
+        """Accepts a pair, or one text with a tab in between."""
         both = value.split("\t") if isinstance(value, str) else value
         if not isinstance(both, list | tuple) or len(both) != 2:
             raise TwofoldError(f"{place}: give {self.names}, two texts with a tab between them")
@@ -171,7 +171,7 @@ class PairInput(Input[TwoTexts]):
         return self.limit - len(self.frame) - len(self.frame.between)
 
     def _fitted(self, first: Ids, second: Ids) -> TwoTexts:
-        """Both within the limit."""
+        """Truncates both texts to the limit."""
         room = self._room()
         kept = min(len(first), max(room - len(second), (room + 1) // 2))
         return first[len(first) - kept :] if self.first.keep == "tail" else first[:kept], second[: room - kept]
@@ -179,7 +179,7 @@ class PairInput(Input[TwoTexts]):
 
 @dataclass(frozen=True)
 class ApartInput(PairInput):
-    """Each text is read by itself, within a limit and special tokens of its own."""
+    """Input of two texts that are encoded separately, each with its own limit and special tokens."""
 
     def columns(self) -> dict[str, Field]:
         return {INPUT: self.first, SECOND: self.second}

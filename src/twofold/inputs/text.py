@@ -1,4 +1,4 @@
-"""A text, or the turns of a dialogue, as token ids."""
+"""Text input: texts, or the turns of dialogues, as token ids."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Tokens(InputBatch):
     """Texts as token ids; every row has at least one real position."""
 
     tokens: Tensor
-    """(rows, positions)"""
+    """Token ids (rows, positions)."""
     mask: Tensor
-    """(rows, positions), true where real."""
+    """Padding mask (rows, positions); true where real."""
     segments: Tensor | None = None
-    """(rows, positions), where two texts are read as one: 0 for the first, 1 for the second."""
+    """Segment ids (rows, positions) of two joined texts: 0 for the first, 1 for the second."""
     unmasked: Tensor | None = None
-    """(rows, positions): the tokens as they stood before some of them were masked, where some were."""
+    """Token ids (rows, positions) before masking, if some were masked."""
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
@@ -47,12 +47,12 @@ class Tokens(InputBatch):
 
 
 def make_tokens(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Tokens:
-    """Rows of ids, padded to the longest."""
+    """Pads rows of ids to the longest."""
     return Tokens(*pad_ids(rows, vocabulary.pad))
 
 
 def make_joined_tokens(rows: Sequence[tuple[ArrayLike, int]], vocabulary: Vocabulary) -> Tokens:
-    """Rows of two texts read as one, each with the place where the second begins."""
+    """Pads rows of two joined texts, each with the start of the second."""
     tokens, mask = pad_ids([ids for ids, _ in rows], vocabulary.pad)
     starts = torch.tensor([start for _, start in rows])
     segments = (torch.arange(tokens.shape[1]) >= starts[:, None]) & mask
@@ -60,7 +60,7 @@ def make_joined_tokens(rows: Sequence[tuple[ArrayLike, int]], vocabulary: Vocabu
 
 
 def special_tokens_of(tokenizer: TextTokenizer, wanted: bool, limit: int, texts: int = 1) -> Frame:
-    """The special tokens around a text, if they are wanted; they must leave room within the limit."""
+    """Special tokens around a text, if wanted; they must leave room within the limit."""
     frame = tokenizer.frame if wanted else Frame()
     around = len(frame) + (len(frame.between) if texts > 1 else 0)
     if limit < around + texts:
@@ -73,14 +73,15 @@ def special_tokens_of(tokenizer: TextTokenizer, wanted: bool, limit: int, texts:
 
 @dataclass(frozen=True)
 class TokensConfig(InputConfig):
-    """Settings of an input type that reads texts as tokens."""
+    """Settings of input types that read text."""
 
     max_tokens: int = 128
-    """The most tokens of a text, special ones included."""
+    """Maximum number of tokens of a text, special tokens included."""
     too_long: TooLong = "cut"
-    """What happens to longer ones: cut loses a part and counts them in the log, refuse ends with the line."""
+    """Action for longer texts: `cut` truncates them and counts them in the log, `refuse` raises an error that names the
+    line."""
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    """How texts are cut into tokens, unless the encoder brings its own tokenizer."""
+    """Settings of the tokenizer to train; unused if the encoder brings its own tokenizer."""
 
     def __post_init__(self) -> None:
         check_limit("max_tokens", self.max_tokens)
@@ -100,23 +101,23 @@ class TokensConfig(InputConfig):
 
 @dataclass(frozen=True)
 class Config(TokensConfig):
-    """Settings of texts."""
+    """Settings of text inputs."""
 
     gives: ClassVar[type[InputBatch]] = Tokens
 
     column: str = "source"
-    """The column or key to read: a text, or a list of texts, the turns of a dialogue, oldest first."""
+    """Column to read: a text, or a list of texts, the turns of a dialogue, oldest first."""
     keep: Keep = "head"
-    """Which end stays of a text that is too long: the newest turns of a dialogue are its tail; `turns` keeps the tail
-    of several turns and the head of a single text."""
+    """End of an overlong text that is kept: `head`, `tail` (the newest turns of a dialogue), or `turns`, the tail of
+    several turns and the head of a single text."""
     prompt: str = ""
-    """What a backbone wants before every text, its blanks included."""
+    """Prompt put before every text, as some backbones expect; include its trailing blank."""
     separator: str | None = None
-    """What stands between turns: a text, or the tokenizer's own separator."""
+    """Separator between turns; null uses the tokenizer's own."""
     preface: str | None = None
-    """A column whose texts stand before the turns, such as a persona."""
+    """Column with texts put before the turns, such as a persona."""
     special_tokens: bool | None = None
-    """Whether a text is read between the special tokens that belong around it; unless given, the output says."""
+    """Adds special tokens around texts; null leaves it to the output."""
 
     def build(self, tokenizer: TextTokenizer | None) -> TextInput:
         assert tokenizer is not None
@@ -141,7 +142,7 @@ class Config(TokensConfig):
 
 @dataclass(frozen=True)
 class TextInput(Input[Ids]):
-    """Items are the ids of a text, without the special tokens around it."""
+    """Text input; items are the token ids of a text, without special tokens."""
 
     config: Config
     text: TextColumn
@@ -169,13 +170,13 @@ class TextInput(Input[Ids]):
         return cache.columns[INPUT].lengths + len(self.frame)
 
     def batch(self, items: Sequence[Ids], draws: Sequence[Draw] | None = None) -> Tokens:
-        # A tokenizer that puts nothing around a text makes nothing of an empty one.
+        # Without special tokens, an empty text would have no token.
         alone = [self.tokenizer.start]
         rows = [self.frame.around(ids) if len(self.frame) else (ids if len(ids) else alone) for ids in items]
         return make_tokens(rows, self.vocabulary)
 
     def beginning(self, text: str) -> Ids:
-        """How a text begins that is gone on with; what is not known or too long is said."""
+        """Tokenizes the prefix of a text to continue; warns about unknown characters and truncation."""
         encoded = self.text.encode([self.row(text, "the beginning")])
         ids: Ids = encoded.ids[0]
         if self.tokenizer.unknown in ids:
@@ -208,6 +209,6 @@ class TextInput(Input[Ids]):
 
 
 def say_cut(cut: int, count: int, limit: int) -> None:
-    """Say how many inputs lost a part."""
+    """Warns about truncated inputs."""
     if cut:
         warnings.warn(f"{cut} of {count} inputs are longer than {limit} tokens and were cut", stacklevel=5)

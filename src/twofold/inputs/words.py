@@ -1,4 +1,4 @@
-"""A sentence as words, each of which gets an answer: the pieces of each word, and where they begin."""
+"""Word input: sentences as words, with the tokens of each word and the positions where words begin."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from twofold.inputs.text import Tokens, TokensConfig, special_tokens_of
 from twofold.types import Batch, Encoder, Hidden, InputBatch
 
 STARTS = "starts"
-"""The cache's column of where words begin."""
+"""Cache column of the positions where words begin."""
 READ_TOKENS = 4096
-"""Tokens of windows, padding included, that an encoder reads at once."""
+"""Number of tokens of windows, padding included, that an encoder reads at once."""
 
 
 @dataclass(frozen=True)
 class Words(Tokens):
-    """Sentences as token ids, and where their words begin."""
+    """Sentences as token ids, with the positions where words begin."""
 
     starts: Tensor = dataclasses.field(kw_only=True)
-    """(rows, words): where the first piece of each word stands; -1 where there is no word."""
+    """Position of each word's first token, (rows, words); -1 for padding."""
     windows: Windows | None = None
-    """Where some row is longer than a model may read at once, the windows in which all rows are read."""
+    """Overlapping windows of all rows, if some row is longer than the encoder can read at once."""
 
     def encode(self, encoder: Encoder, batch: Batch) -> Hidden:
         hidden = encoder(batch) if self.windows is None else self._in_windows(encoder, batch, self.windows)
         return dataclasses.replace(hidden, words=self.starts)
 
     def _in_windows(self, encoder: Encoder, batch: Batch, windows: Windows) -> Hidden:
-        """The states of all rows, each token's from its window; a summary is the mean of the windows' summaries."""
+        """Encodes all rows in windows; each token takes its state from its window, and summaries are averaged."""
         step = max(1, READ_TOKENS // windows.places.shape[1])
         name, parts = next(iter(batch.inputs)), []
         for start in range(0, len(windows.rows), step):
@@ -61,28 +61,28 @@ class Words(Tokens):
 
 
 class Sentence(NamedTuple):
-    """A sentence as it is read."""
+    """Sentence to read."""
 
     ids: Ids
     starts: Ids
-    """Where the first piece of each word stands, which speaks for the word."""
+    """Position of each word's first token, which represents the word."""
     windows: tuple[Span, ...] = ()
-    """Of a sentence that is longer than a model may read at once, the windows in which it is read."""
+    """Overlapping windows of a sentence that is too long to read at once."""
     cut_words: int = 0
-    """How many words lost a part."""
+    """Number of words that were truncated."""
 
 
 @dataclass(frozen=True)
 class Config(TokensConfig):
-    """Settings of sentences of words."""
+    """Settings of word inputs."""
 
     gives: ClassVar[type[InputBatch]] = Words
 
     column: str = "words"
-    """The column or key to read: a list of words, or a text that is cut at its blanks."""
+    """Column to read: a list of words, or a text that is split at blanks."""
     max_tokens: int = 128
-    """The most tokens of a sentence, special ones included; a longer one is read in overlapping windows when it is
-    answered, and cut after the last word that fits when it is learned from."""
+    """Maximum number of tokens of a sentence, special tokens included. Longer sentences are predicted in overlapping
+    windows; in training they are cut after the last word that fits."""
 
     def build(self, tokenizer: TextTokenizer | None) -> WordsInput:
         assert tokenizer is not None
@@ -91,7 +91,7 @@ class Config(TokensConfig):
 
 @dataclass(frozen=True)
 class WordsInput(Input[Sentence]):
-    """Items are sentences with their special tokens."""
+    """Word input; items are sentences with their special tokens."""
 
     config: Config
     word_tokenizer: TextTokenizer
@@ -110,21 +110,21 @@ class WordsInput(Input[Sentence]):
         return ["words", config.column, config.max_tokens, config.too_long, self.tokenizer.fingerprint(), *frame]
 
     def value(self, row: Row) -> list[str]:
-        """The words of a row, of which none is empty."""
+        """Words of a row; none may be empty."""
         return words_in(row, self.config.column)
 
     @property
     def room(self) -> int:
-        """The most tokens of a sentence without its special tokens."""
+        """Maximum number of tokens of a sentence, without special tokens."""
         return self.config.max_tokens - len(self.frame)
 
     @property
     def word_room(self) -> int:
-        """How many tokens stay of a word that has more than a sentence may have: its neighbours must be seen too."""
+        """Maximum number of tokens of a single word; smaller than a sentence, so that its neighbors are seen too."""
         return max(1, self.room // 2)
 
     def learned(self, rows: Sequence[Row]) -> Encoded:
-        """The sentences as they are learned from; one that is too long ends with the last word that fits."""
+        """Encodes sentences for training; a long one ends with the last word that fits."""
         sentences, cut = [], 0
         for pieces, fitting in self._pieces(rows):
             sizes = np.cumsum([len(word) for word in fitting])
@@ -139,7 +139,7 @@ class WordsInput(Input[Sentence]):
         return Encoded([sentence.ids for sentence in encoded.ids], encoded.cut)
 
     def items(self, rows: Sequence[Row]) -> list[Sentence]:
-        """Every word of every sentence, because each must get its answer: what is too long is read in windows."""
+        """Encodes every word of every sentence for prediction; long sentences are read in windows."""
         sentences = []
         for pieces, fitting in self._pieces(rows):
             sentence = self._sentence(fitting, pieces)
@@ -151,9 +151,10 @@ class WordsInput(Input[Sentence]):
         return sentences
 
     def _pieces(self, rows: Sequence[Row]) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-        """For each row the tokens of each word, and the same with no word that is longer than a sentence may be."""
+        """Yields for each row the tokens of each word, and the same with overlong words truncated."""
         sentences = [self.value(row) for row in rows]
-        # Before all but the first word stands a blank: some tokenizers cut words inside a sentence in another way.
+        # Every word but the first gets a leading blank, because some tokenizers split words inside a sentence
+        # differently.
         spaced = [f" {word}" if number else word for words in sentences for number, word in enumerate(words)]
         flat = iter(self.tokenizer.encode(spaced))
         for row, words in zip(rows, sentences, strict=True):
@@ -193,7 +194,7 @@ class WordsInput(Input[Sentence]):
             which = "1 word is" if cut == 1 else f"{cut:,} words are"
             said.append(f"{which} longer than a whole sentence may be and cut to {self.word_room} tokens")
         if said:
-            # Whoever asked, the place is the same, so that it is said once where several metrics read the rows.
+            # The place is always the same, so that the warning appears once even if several metrics read the rows.
             warnings.warn("; ".join(said), stacklevel=2)
 
     def columns(self) -> dict[str, Field]:
@@ -218,7 +219,7 @@ class WordsInput(Input[Sentence]):
         return Words(tokens, mask, starts=pad_ids([sentence.starts for sentence in items], -1)[0], windows=windows)
 
     def _windows(self, items: Sequence[Sentence]) -> Windows:
-        """Those of long sentences, and one for each of the others."""
+        """Windows of long sentences, and one window for each other sentence."""
         before, after = len(self.frame.before), len(self.frame.after)
         rows = [(len(item.ids), item.windows or [(0, len(item.ids) - before - after)]) for item in items]
         return make_windows(rows, before, after)

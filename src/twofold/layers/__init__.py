@@ -1,1 +1,1 @@
-"""Attention, masks, positions, norms, recurrences and the blocks made of them."""
+"""Neural network layers: attention, masks, positions, norms, recurrent layers and the blocks made of them."""

@@ -1,4 +1,4 @@
-"""Building blocks of many networks: embeddings with their positions, norms, and dropout that costs little on a CPU."""
+"""Building blocks: embeddings with positional encodings, norms, and fast dropout on CPUs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 PositionKind = Literal["sinusoidal", "learned", "rotary", "none"]
 NormKind = Literal["layer", "batch"]
 LEVELS = 1 << 16
-"""How finely a share of dropout is told apart on a CPU."""
+"""Resolution of dropout probabilities on a CPU."""
 
 
 def make_embedding(size: int, width: int) -> nn.Embedding:
-    """A table of token vectors of expected length one."""
+    """Creates an embedding table whose vectors have expected length 1."""
     embedding = nn.Embedding(size, width)
     nn.init.normal_(embedding.weight, std=width**-0.5)
     return embedding
 
 
 class Embed(nn.Module):
-    """Scales token vectors so that they and their positions count alike, and adds the positions."""
+    """Scales token vectors to the magnitude of the positional encodings and adds these."""
 
     def __init__(self, kind: PositionKind, width: int, limit: int, dropout: float) -> None:
         super().__init__()
@@ -31,12 +31,12 @@ class Embed(nn.Module):
         self.scale, self.dropout = width**0.5, dropout
 
     def forward(self, vectors: Tensor, start: int = 0) -> Tensor:
-        """(rows, positions, width), the first position being number `start`."""
+        """Embeds vectors (rows, positions, width); the first position is number `start`."""
         return dropout(self.positions(vectors * self.scale, start), self.dropout, self.training)
 
 
 class Positions(nn.Module):
-    """Adds to each embedded token a vector for its position; rotary and none add nothing."""
+    """Adds positional encodings to embedded tokens; `rotary` and `none` add nothing."""
 
     table: Tensor
 
@@ -49,14 +49,15 @@ class Positions(nn.Module):
             self.table = nn.Buffer(sinusoids(limit, width), persistent=False)
 
     def forward(self, embedded: Tensor, start: int = 0) -> Tensor:
-        """`embedded` is (rows, positions, width), the first position being number `start`."""
+        """Adds encodings to `embedded` (rows, positions, width); the first position is number `start`."""
         if self.kind in ("rotary", "none"):
             return embedded
         return embedded + self.table[start : start + embedded.shape[1]]
 
 
 class Rotary(nn.Module):
-    """Turns pairs of a head's dimensions by an angle that grows with the position (Su et al., 2021)."""
+    """Rotary positional encoding (RoPE, Su et al. 2021): rotates pairs of a head's dimensions by position-dependent
+    angles."""
 
     def __init__(self, head_width: int, limit: int) -> None:
         super().__init__()
@@ -65,14 +66,15 @@ class Rotary(nn.Module):
         self.sin = nn.Buffer(angles.sin().repeat(1, 2), persistent=False)
 
     def forward(self, heads: Tensor, start: int = 0) -> Tensor:
-        """`heads` is (rows, heads, positions, width of a head)."""
+        """Rotates `heads` (rows, heads, positions, width of a head)."""
         stop = start + heads.shape[2]
         first, second = heads.chunk(2, -1)
         return heads * self.cos[start:stop] + torch.cat([-second, first], -1) * self.sin[start:stop]
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """(positions, width): sines of falling frequency, then the cosines (Vaswani et al., 2017)."""
+    """Sinusoidal positional encodings (positions, width): sines of falling frequency, then cosines (Vaswani et al.
+    2017)."""
     angles = _angles(positions, width)
     return torch.cat([angles.sin(), angles.cos()], -1)
 
@@ -83,19 +85,19 @@ def _angles(positions: int, width: int) -> Tensor:
 
 
 def make_norm(kind: NormKind, width: int) -> LayerNorm | BatchNorm:
-    """A norm over the width: of each position by itself, or of each feature over all real positions."""
+    """Creates a norm: LayerNorm over each position, or BatchNorm over all real positions."""
     return LayerNorm(width) if kind == "layer" else BatchNorm(width)
 
 
 class LayerNorm(nn.LayerNorm):
-    """Normalizes each position by itself; padding cannot matter."""
+    """Layer normalization of each position; padding has no effect."""
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         return super().forward(states)
 
 
 class BatchNorm(nn.Module):
-    """Normalizes each feature over all real positions of the batch; running statistics serve when not training."""
+    """Batch normalization over all real positions; uses running statistics in evaluation."""
 
     momentum, epsilon = 0.1, 1e-5
 
@@ -105,7 +107,7 @@ class BatchNorm(nn.Module):
         self.mean, self.variance = nn.Buffer(torch.zeros(width)), nn.Buffer(torch.ones(width))
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
-        """`states` is (rows, positions, width), `mask` (rows, positions) true where real."""
+        """Normalizes `states` (rows, positions, width); `mask` (rows, positions) is true where real."""
         flat = states.flatten(0, -2)
         if not self.training:
             normed = F.batch_norm(flat, self.mean, self.variance, self.weight, self.bias, False, 0.0, self.epsilon)
@@ -120,7 +122,7 @@ class BatchNorm(nn.Module):
 
 
 def dropout(values: Tensor, share: float, training: bool) -> Tensor:
-    """Set a random share of the values to zero and scale the others up, as `F.dropout` does."""
+    """Sets a random share of the values to 0 and scales the others up, like `F.dropout`."""
     if not training or not share:
         return values
     if values.device.type != "cpu" or values.numel() % 2 or round(share * LEVELS) == LEVELS:
@@ -129,7 +131,7 @@ def dropout(values: Tensor, share: float, training: bool) -> Tensor:
 
 
 class _CPUDropout(torch.autograd.Function):
-    """One 32-bit random number serves two values: about a third of the time of `F.dropout`."""
+    """Dropout with one 32-bit random number for two values: takes about a third of the time of `F.dropout`."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, share: float) -> Tensor:

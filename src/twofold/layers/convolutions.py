@@ -1,4 +1,4 @@
-"""The layers of networks that read images: convolutions with their norms, and ways around them."""
+"""Layers of image networks: convolutions with norms, residual blocks, and feature pyramids."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ImageNorm = Literal["batch", "group"]
 Activation = Literal["relu", "silu", "gelu"]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu_, "silu": F.silu, "gelu": F.gelu}
 _GROUP = 8
-"""Channels that GroupNorm normalizes together."""
+"""Channels in each group of GroupNorm."""
 _NARROW = 16
-"""Below so many channels the gradient of a 1×1 convolution with a stride ends the process (torch 2.13, oneDNN, AVX-512)
-where maps are large; there the pixels that count are taken first, which gives the same."""
+"""Channel count below which a strided 1×1 convolution crashes in the backward pass on large maps (torch 2.13, oneDNN,
+AVX-512); there the strided pixels are selected first, with the same result."""
 
 
 class ImageBatchNorm(nn.BatchNorm2d):
-    """BatchNorm over the pixels of all images; a single pixel has no spread, so it is held against what was seen."""
+    """BatchNorm over the pixels of all images; uses running statistics for a single pixel, which has no variance."""
 
     def forward(self, maps: Tensor) -> Tensor:
         if self.training and maps.numel() == maps.shape[1]:
@@ -32,14 +32,14 @@ class ImageBatchNorm(nn.BatchNorm2d):
 
 
 def image_norm(kind: ImageNorm, channels: int) -> nn.Module:
-    """BatchNorm, or GroupNorm where the gradients of parts of a batch must add up to those of the whole."""
+    """Creates BatchNorm, or GroupNorm where micro-batch gradients must add up to those of the whole batch."""
     if kind == "batch":
         return ImageBatchNorm(channels)
     return nn.GroupNorm(channels // _GROUP if channels % _GROUP == 0 else 1, channels)
 
 
 class Convolution(nn.Module):
-    """A convolution, its norm, and perhaps an activation."""
+    """Convolution with a norm and an optional activation."""
 
     def __init__(
         self, channels: int, width: int, norm: ImageNorm, activation: Activation | None, size: int = 3, stride: int = 1
@@ -63,7 +63,7 @@ class Convolution(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions and a way around them (He et al., 2015)."""
+    """Residual block: two convolutions and a residual connection (ResNet, He et al. 2015)."""
 
     def __init__(self, channels: int, width: int, norm: ImageNorm, activation: Activation, stride: int = 1) -> None:
         super().__init__()
@@ -79,12 +79,12 @@ class Residual(nn.Module):
 
 
 def channels_last(maps: Tensor) -> Tensor:
-    """The same numbers in the order in which convolutions read them fastest."""
+    """Converts to channels-last memory format, which convolutions read fastest."""
     return maps.contiguous(memory_format=torch.channels_last)
 
 
 def read_pyramid(maps: tuple[Tensor, ...], pixels: Tensor, needs: frozenset[str], share: float) -> Hidden:
-    """What a pyramid of maps gives: the maps, the places of the last one, and their mean."""
+    """Fills `Hidden` from a pyramid of maps: the maps, the positions of the coarsest map, and their mean."""
     rows, _, height, width = maps[-1].shape
     mask = torch.ones(rows, height * width, dtype=torch.bool, device=pixels.device)
     size = (pixels.shape[2], pixels.shape[3])

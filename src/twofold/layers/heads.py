@@ -1,4 +1,4 @@
-"""From states to labels and tags: a small network, which tag may follow which, and the likeliest tags."""
+"""Prediction heads for labels and tags, rules for tag transitions, and Viterbi decoding."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from twofold.layers.blocks import dropout
 
 LOWEST = -1e30
-"""What a score of -inf counts as: less than any other, and still more than a step that is not allowed."""
+"""Finite stand-in for a score of -inf: below any real score, above a forbidden transition."""
 
 
 class Head(nn.Module):
-    """Dropout, perhaps a hidden layer, then one score for each class."""
+    """Prediction head: dropout, an optional hidden layer, then one score for each class."""
 
     def __init__(self, width: int, outputs: int, hidden: int | None, share: float) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Head(nn.Module):
         self.output = nn.Linear(hidden or width, outputs)
 
     def forward(self, states: Tensor) -> Tensor:
-        """(..., outputs)"""
+        """Class scores (..., outputs)."""
         states = dropout(states, self.share, self.training)
         if self.between is not None:
             states = dropout(self.between(states), self.share, self.training)
@@ -31,10 +31,10 @@ class Head(nn.Module):
 
 
 def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """The tags that may come first, (tags,), and the steps that are allowed, (tags, tags) as [previous, next].
+    """Allowed first tags, (tags,), and allowed transitions, (tags, tags) as [previous, next].
 
-    Among BIO tags, I-X follows B-X or I-X and nothing else, and never comes first; so does I of bare B, I and O. All
-    else is allowed, and so is everything where no name begins with B- or I-.
+    For BIO tags, I-X follows only B-X or I-X and never comes first; the same holds for bare B, I and O. All other
+    transitions are allowed; without B- or I- tags, all are.
     """
     bare = is_bare(names)
     first = [not (name.startswith("I-") or (bare and name == "I")) for name in names]
@@ -48,15 +48,15 @@ def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 
 def is_bare(names: Iterable[str]) -> bool:
-    """Whether tags mark spans of one kind that has no name: B and I, perhaps with O."""
+    """Returns True for tags of one unnamed span type: B and I, optionally with O."""
     return {"B", "I"} <= set(names) <= {"B", "I", "O"}
 
 
 def best_path(scores: Tensor, mask: Tensor, first: Tensor, after: Tensor) -> Tensor:
-    """The allowed tags of the largest sum (rows, words), by Viterbi; padding gets 0, and of ties the smaller tag wins.
+    """Finds the allowed tag sequence with the largest sum, (rows, words), by Viterbi decoding.
 
-    scores (rows, words, tags) log-probabilities; mask (rows, words) true where real, from the left; the rest is as
-    `rules` gives it.
+    Padding gets tag 0; ties go to the smaller tag. `scores` are log-probabilities (rows, words, tags); `mask` (rows,
+    words) is true where real, from the left; `first` and `after` come from `rules`.
     """
     first, after = first.to(scores.device), after.to(scores.device)
     if first.all() and after.all():
@@ -68,7 +68,7 @@ def best_path(scores: Tensor, mask: Tensor, first: Tensor, after: Tensor) -> Ten
     total, staying = scores.new_zeros(rows, tags), torch.arange(tags, device=scores.device)
     back = []
     for place in range(words):
-        # The best total is set back to 0, so that a long sentence does not round small differences away.
+        # The best total is reset to 0, so that rounding in long sentences does not hide small differences.
         total = total - total.amax(1, keepdim=True)
         reached, previous = (total[:, :, None] + (step if place else start)).max(1)  # (rows, tags)
         real = mask[:, place, None]

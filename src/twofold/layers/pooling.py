@@ -1,4 +1,4 @@
-"""One vector for a text, and what rankers make of such vectors: lengths and dense layers."""
+"""Pooling of token states to one vector, and the vector layers of rankers: dense layers and normalization."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from twofold.types import Hidden, HiddenSpec
 
 PoolingKind = Literal["first", "last", "mean", "mean_sqrt", "weighted_mean", "max", "attention", "summary"]
 BLOCK = 1 << 22
-"""The most dot products, contexts × codes × candidates, that are held at a time."""
+"""Maximum number of dot products (contexts × codes × candidates) in memory at a time."""
 
 
 class Pooling(nn.Module):
-    """A text's states as one vector: the first or last, means, maxima, or attention with one trainable query."""
+    """Pools token states to one vector: first, last, mean, maximum, or attention with one trainable query."""
 
     def __init__(self, kind: PoolingKind, spec: HiddenSpec) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Pooling(nn.Module):
         self.query = nn.Parameter(torch.zeros(self.width)) if kind == "attention" else None
 
     def forward(self, hidden: Hidden) -> Tensor:
-        """(rows, width)"""
+        """Pooled vectors (rows, width)."""
         if self.kind == "summary":
             return hidden.need("summary")
         states, mask = hidden.need("states"), hidden.mask
@@ -55,27 +55,27 @@ class Pooling(nn.Module):
 
 
 def pooling_needs(kind: str) -> frozenset[str]:
-    """The fields of `Hidden` that a pooling reads."""
+    """Returns the fields of `Hidden` that a pooling needs."""
     return frozenset(["summary"] if kind == "summary" else ["states", "finish"])
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """The mean of the states where `mask` is true: (rows, width)."""
+    """Mean of the states where `mask` is true; (rows, width)."""
     return states.masked_fill(~mask[..., None], 0.0).sum(1) / mask.sum(1, keepdim=True)
 
 
 def masked_max(states: Tensor, mask: Tensor) -> Tensor:
-    """The largest values of the states where `mask` is true: (rows, width)."""
+    """Maximum of the states where `mask` is true; (rows, width)."""
     return states.masked_fill(~mask[..., None], -math.inf).amax(1)
 
 
 def state_at(states: Tensor, places: Tensor) -> Tensor:
-    """The state of each row at its place: (rows, width)."""
+    """State of each row at the given position; (rows, width)."""
     return states[torch.arange(len(states), device=states.device), places]
 
 
 def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
-    """The mean state of each of two texts: (rows, width) each."""
+    """Mean state of each of two joined texts; (rows, width) each."""
     if hidden.segments is None:
         raise ValueError("this Hidden has no segments: what was read was one text")
     states, second = hidden.need("states"), hidden.segments.bool()
@@ -84,32 +84,34 @@ def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
 
 
 def finished(vectors: Tensor, hidden: Hidden) -> Tensor:
-    """Means of states, passed through what the encoder still has for them."""
+    """Passes means of states through the encoder's final layer, if it has one."""
     return vectors if hidden.finish is None else hidden.finish(vectors)
 
 
 def attention_pooled(queries: Tensor, states: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor:
-    """For each query, (queries, width), the mean of the states weighted by softmax(q·h): (rows, queries, width)."""
+    """Attention pooling: for each query (queries, width) the mean of the states weighted by softmax(q·h); (rows,
+    queries, width)."""
     scores = queries @ states.transpose(1, 2) * scale  # (rows, queries, positions)
     return scores.masked_fill(~mask[:, None], -math.inf).softmax(-1) @ states
 
 
 @dataclass(frozen=True)
 class VectorSettings:
-    """How a text becomes one vector, and how long that vector is."""
+    """Settings of a text's embedding: pooling and normalization."""
 
     pooling: PoolingKind = "mean"
-    """One vector out of the states: the first (the last of a causal encoder), the last, their mean, their sum over the
-    root of their number, their mean weighted by position, their largest values, their mean weighted by one trainable
-    query, or the encoder's own summary."""
+    """Pooling of token states to one vector: `first` (for causal encoders the last), `last`, `mean`, `mean_sqrt` (sum
+    divided by the root of the length), `weighted_mean` (weighted by position), `max`, `attention` (one trainable
+    query), or `summary`, the encoder's own."""
     normalize: Literal["none", "candidates", "both"] = "both"
-    """Which side's vectors are brought to length one; candidates are then multiplied by `scale`."""
+    """Sides whose embeddings are L2-normalized (cosine similarity); normalized candidates are then multiplied by
+    `scale`."""
     scale: float = 20.0
-    """What normalized candidates are multiplied by, at the start of a training."""
+    """Initial factor of normalized candidate embeddings (inverse temperature of the softmax)."""
     learn_scale: bool = True
-    """Whether the scale learns."""
+    """Learns the scale in training."""
     output_scale: float = 1.0
-    """What scores are multiplied by in the loss, and only there."""
+    """Factor of the scores in the loss only; it does not change the ranking scores."""
 
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.output_scale <= 0:
@@ -120,7 +122,7 @@ class VectorSettings:
 
 
 class CandidateVector(nn.Module):
-    """A candidate's states as the vector that is stored: reduced, brought to length σ if so set."""
+    """Computes a candidate's embedding as it is stored: pooled, reduced, and normalized to length `scale` if set."""
 
     def __init__(self, settings: VectorSettings, spec: HiddenSpec) -> None:
         super().__init__()
@@ -131,11 +133,11 @@ class CandidateVector(nn.Module):
         self.scale = settings.scale
 
     def forward(self, hidden: Hidden) -> Tensor:
-        """(rows, width)"""
+        """Candidate embeddings (rows, width)."""
         return self.lengthen(self.pool(hidden))
 
     def lengthen(self, vectors: Tensor) -> Tensor:
-        """Reduced vectors at the length that is stored."""
+        """Scales embeddings to the length that is stored."""
         if not self.normalize:
             return vectors
         scale = self.scale if self.log_scale is None else self.log_scale.exp()
@@ -145,19 +147,19 @@ class CandidateVector(nn.Module):
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 ACTIVATIONS |= {"silu": nn.SiLU, "sigmoid": nn.Sigmoid, "elu": nn.ELU, "selu": nn.SELU}
 ACTIVATIONS |= {"leaky_relu": nn.LeakyReLU, "mish": nn.Mish, "softplus": nn.Softplus}
-"""What may follow a dense layer, by name."""
+"""Activations available for dense layers."""
 
 
 @dataclass(frozen=True)
 class Dense:
-    """One dense layer over a text's vector."""
+    """Dense layer over a text's embedding."""
 
     width: int
-    """The width of the vector that it makes."""
+    """Output width."""
     activation: str = "tanh"
-    """identity, tanh, relu, gelu, silu, sigmoid, elu, selu, leaky_relu, mish or softplus."""
+    """Activation: identity, tanh, relu, gelu, silu, sigmoid, elu, selu, leaky_relu, mish or softplus."""
     bias: bool = True
-    """Whether it adds a trainable vector."""
+    """Adds a trainable bias."""
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -167,7 +169,7 @@ class Dense:
 
 
 def dense_layers(layers: Sequence[Dense], width: int) -> nn.Sequential:
-    """The layers one behind the other; without any, vectors of `width` pass as they are."""
+    """Stacks dense layers; without any, embeddings of `width` pass unchanged."""
     modules: list[nn.Module] = []
     for layer in layers:
         modules += [nn.Linear(width, layer.width, bias=layer.bias), ACTIVATIONS[layer.activation]()]

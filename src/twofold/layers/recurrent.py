@@ -1,4 +1,4 @@
-"""GRU and LSTM layers over padded rows, in one direction with a state that can be stepped, or in both."""
+"""GRU and LSTM layers over padded rows: unidirectional with a state for step-by-step decoding, or bidirectional."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from twofold.layers.transformer import Attended
 
 CellKind = Literal["gru", "lstm"]
 RecurrentState = tuple[Tensor, ...]
-"""(layers, rows, width) each: the state, and for an LSTM its memory."""
+"""State (layers, rows, width); LSTMs add the cell state in the same shape."""
 
 
 @dataclass(frozen=True)
 class RecurrentSettings:
-    """What recurrent encoders and decoders have in common."""
+    """Settings shared by recurrent encoders and decoders."""
 
     cell: CellKind = "gru"
-    """GRU or LSTM."""
+    """Recurrent cell: `gru` or `lstm`."""
     embedding: int = 128
-    """Width of the token vectors, and in a decoder of the features that meet the vocabulary."""
+    """Width of the token embeddings, and in a decoder of the features before the output layer."""
     width: int = 256
-    """Width of the state, in an encoder in each direction."""
+    """Width of the hidden state; in a bidirectional encoder, of each direction."""
     layers: int = 1
-    """How many layers lie above each other."""
+    """Number of stacked recurrent layers."""
 
 
 class Recurrent(nn.Module):
-    """Layers that read from left to right."""
+    """Unidirectional recurrent layers, from left to right."""
 
     def __init__(self, cell: CellKind, input_width: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
@@ -41,18 +41,18 @@ class Recurrent(nn.Module):
         self.rnn = _kind(cell)(input_width, width, layers, batch_first=True, dropout=between)
 
     def state(self, first: Tensor) -> RecurrentState:
-        """A starting state from (rows, layers × width)."""
+        """Creates the initial state from (rows, layers × width)."""
         state = first.view(-1, self.layers, self.width).transpose(0, 1).contiguous()
         return (state,) if self.cell == "gru" else (state, torch.zeros_like(state))
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """(rows, positions, input width) → (rows, positions, width), and the state after the last position."""
+        """Maps (rows, positions, input width) to (rows, positions, width); also returns the final state."""
         outputs, after = self.rnn(inputs, state[0] if self.cell == "gru" else state)
         return outputs, (after,) if self.cell == "gru" else after
 
 
 class TwoWay(nn.Module):
-    """Layers that read in one direction or both; padding, on the right, is never read before a real position."""
+    """Recurrent layers in one or both directions; padding is never read before a real position."""
 
     def __init__(
         self, cell: CellKind, input_width: int, width: int, layers: int, directions: int, dropout: float
@@ -64,7 +64,8 @@ class TwoWay(nn.Module):
         self.backwards = nn.ModuleList(kind(size, width, batch_first=True) for size in widths if directions == 2)
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, positions, input width) → states (rows, positions, out width) and the last state of each direction."""
+        """Maps (rows, positions, input width) to states (rows, positions, output width) and the final state of each
+        direction."""
         turned = turned_around(mask)
         last = mask.sum(1, keepdim=True)[..., None] - 1
         for number, ahead in enumerate(self.forwards):
@@ -81,13 +82,14 @@ class TwoWay(nn.Module):
 
 
 def turned_around(mask: Tensor) -> Tensor:
-    """(rows, positions, 1) of indices that turn the real positions of each row around and leave padding in place."""
+    """Indices (rows, positions, 1) that reverse the real positions of each row and keep padding in place."""
     position = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     return torch.where(mask, mask.sum(1, keepdim=True) - 1 - position, position)[..., None]
 
 
 class QueryAttention(nn.Module):
-    """One softmax over the positions for each query: additive, v·tanh(W q + U k), or a scaled dot product."""
+    """Attention of queries over positions: additive, v·tanh(W q + U k) (Bahdanau et al. 2015), or scaled dot
+    product."""
 
     def __init__(self, query_width: int, memory_width: int, width: int, kind: Literal["additive", "dot"]) -> None:
         super().__init__()
@@ -96,7 +98,7 @@ class QueryAttention(nn.Module):
         self.energy = nn.Linear(width, 1, bias=False) if kind == "additive" else None
 
     def forward(self, queries: Tensor, keys: Tensor, states: Tensor, mask: Tensor) -> Attended:
-        """Queries (rows, queries, query width); keys from `self.key`; values are the states themselves."""
+        """Attends with queries (rows, queries, query width); keys come from `self.key`, values are the states."""
         asked = self.query(queries)
         if self.energy is None:
             scores = asked @ keys.transpose(1, 2) / math.sqrt(keys.shape[-1])

@@ -1,4 +1,4 @@
-"""The sizes that settings ask for, held against those of the weights before any memory is taken."""
+"""Checks the sizes in settings against the shapes of the weights before any memory is allocated."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from torch.nn.modules.module import (
 from twofold.errors import TwofoldError
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""The shape of every tensor of a file, by name."""
+"""Shape of every tensor of a file, by name."""
 MORE = 4
-"""How many times the weights' tensors and values may be built: a part may be built and then not be used."""
+"""Factor by which a built model may exceed its saved tensors and values, because some parts are built but unused."""
 MOST_LABELS = 10_000
-"""The most labels of a head that is not even read; transformers names each of them."""
+"""Maximum number of labels of an unused head; transformers creates a name for each."""
 FREE_TENSORS, FREE_VALUES = 1000, 1 << 26
-"""What may be built beside that: tables that are not saved."""
+"""Additional tensors and values that may be built: tables that are not saved."""
 
 
 def built_without_memory(
     build: Callable[[], nn.Module], settings: Any, shapes: Shapes, place: object, remedy: str
 ) -> nn.Module | None:
-    """What `build` makes of `settings` on the `meta` device, whose tensors have a shape and no values.
+    """Builds a module from `settings` on the `meta` device, where tensors have a shape but no values.
 
-    Nothing where a part cannot be built there: one from outside twofold may need values at once.
+    Returns None if a part cannot be built there: one from outside twofold may need values at once.
 
-    Refuses, after a bounded time and in bounded memory, settings at `place` that ask for far more than `shapes` hold.
+    Refuses, in bounded time and memory, settings at `place` that ask for far more than `shapes` hold.
     """
     refuse_counts(settings, shapes, place, remedy)
     too_large = f"{place}: its settings ask for more than the {len(shapes)} tensors that its weights hold; {remedy}"
@@ -45,7 +45,7 @@ def built_without_memory(
             model = build()
     except TwofoldError:
         raise
-    except Exception as error:  # sizes that cannot be raise anything
+    except Exception as error:  # impossible sizes raise various exceptions
         if "meta" in str(error):
             return None
         reason = shorten(str(error).partition("\n")[0] or type(error).__name__, 120, placeholder=" ...")
@@ -58,7 +58,7 @@ def built_without_memory(
 
 
 def refuse_counts(settings: Any, shapes: Shapes, place: object, remedy: str) -> None:
-    """Refuse more layers than there are tensors: even a list of them could fill the memory."""
+    """Refuses settings with more layers than tensors, because even a list of layers could fill the memory."""
     for name, count in _nested(settings):
         is_count = type(count) is int and re.search("layer|block|convolution|depth", name)
         if is_count and count > max(len(shapes), FREE_TENSORS):
@@ -66,7 +66,7 @@ def refuse_counts(settings: Any, shapes: Shapes, place: object, remedy: str) -> 
 
 
 def refuse_labels(settings: Any, place: object) -> None:
-    """Refuse a number of labels for each of which transformers would make up a name, wherever it stands."""
+    """Refuses a number of labels for which transformers would create too many names."""
     for name, labels in _nested(settings):
         if name == "num_labels" and isinstance(labels, int | float) and labels > MOST_LABELS:
             remedy = "take num_labels out"
@@ -74,7 +74,7 @@ def refuse_labels(settings: Any, place: object) -> None:
 
 
 def _nested(settings: Any) -> Iterator[tuple[str, Any]]:
-    """Every setting with its name, wherever it stands."""
+    """Yields every setting with its name, at any depth."""
     if isinstance(settings, Mapping):
         for name, value in settings.items():
             yield str(name), value
@@ -83,7 +83,8 @@ def _nested(settings: Any) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _counting(most: int, message: str) -> Iterator[None]:
-    """Raise once this thread has given modules more than `most` parameters, buffers and modules: a loop has no end."""
+    """Raises an error once this thread registers more than `most` parameters, buffers and modules, to stop endless
+    loops."""
     thread, count = threading.get_ident(), 0
 
     def counted(*_: Any) -> None:

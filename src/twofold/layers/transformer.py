@@ -1,4 +1,4 @@
-"""The layers of a Transformer: multi-head attention and feed-forward, each with its norm, dropout and way around."""
+"""Transformer layers: multi-head attention and feed-forward with norms, dropout and residual connections."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from twofold.layers.blocks import NormKind, PositionKind, Rotary, dropout, make_
 
 @dataclass(frozen=True)
 class BlockSettings:
-    """What Transformer encoders and decoders have in common."""
+    """Settings shared by Transformer encoders and decoders."""
 
     width: int = 256
-    """Width of the token vectors and of all states."""
+    """Width of the token embeddings and all hidden states (d_model)."""
     layers: int = 4
-    """How many layers lie above each other."""
+    """Number of Transformer layers."""
     heads: int = 4
-    """How many attentions run side by side in a layer; they share the width."""
+    """Number of attention heads; `width` must be a multiple of it."""
     feed_forward: int | None = None
-    """Width inside the feed-forward layers; without it four times the width."""
+    """Width of the feed-forward layers; null means four times `width`."""
     positions: PositionKind = "sinusoidal"
-    """How the order of tokens is made known."""
+    """Positional encoding: `sinusoidal`, `learned`, `rotary` (RoPE) or `none`."""
     norm: NormKind = "layer"
-    """LayerNorm, or BatchNorm over the real positions of the batch."""
+    """Normalization: `layer` (LayerNorm), or `batch` (BatchNorm over the real positions of the batch)."""
     norm_place: Literal["pre", "post"] = "pre"
-    """Whether the norm stands before each layer or after the sum."""
+    """Position of the norm: `pre` normalizes the input of each sub-layer, `post` normalizes after the residual
+    connection."""
     activation: Literal["relu", "gelu"] = "relu"
-    """The activation inside the feed-forward layers."""
+    """Activation of the feed-forward layers."""
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors and after each layer."""
+    """Dropout probability on the embeddings and after each sub-layer."""
     attention_dropout: float = 0.0
-    """The same on the attention weights; slow on CPUs, whose fused attention has none."""
+    """Dropout probability on the attention weights; slow on CPUs, where fused attention does not support it."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
@@ -51,12 +52,12 @@ class BlockSettings:
         return Rotary(self.width // self.heads, limit) if self.positions == "rotary" else None
 
     def make_last_norm(self) -> nn.Module | None:
-        """With norms before the layers, one more after the last."""
+        """Creates the final norm, which pre-norm models need after the last layer."""
         return make_norm(self.norm, self.width) if self.norm_place == "pre" else None
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward."""
+    """Encoder layer: self-attention, then feed-forward."""
 
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
@@ -65,14 +66,14 @@ class EncoderBlock(nn.Module):
         self.around_attention, self.around_feed_forward = Around(settings), Around(settings)
 
     def forward(self, states: Tensor, mask: Tensor, causal: bool, rotary: Rotary | None) -> Tensor:
-        # Padding stands on the right, so what looks only backwards never sees it from a real position.
+        # Padding is on the right, so causal attention from a real position never reaches it.
         allowed = None if causal else mask
         states = self.around_attention(states, mask, lambda x: self.attention(x, allowed, causal, rotary))
         return self.around_feed_forward(states, mask, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderBlock(nn.Module):
-    """Masked self-attention, then cross-attention, then feed-forward."""
+    """Decoder layer: causal self-attention, cross-attention, then feed-forward."""
 
     def __init__(self, settings: BlockSettings, memory_width: int) -> None:
         super().__init__()
@@ -85,9 +86,9 @@ class DecoderBlock(nn.Module):
     def forward(
         self, states: Tensor, mask: Tensor, memory: KeysValues, source: Tensor, rotary: Rotary | None, weights: bool
     ) -> Attended:
-        """All positions at once, each seeing those before it; the weights are those of the cross-attention.
+        """Computes all positions at once with a causal mask; the weights are those of the cross-attention.
 
-        `mask` is (rows, positions), `source` (rows, positions of the source), both true where real.
+        `mask` is (rows, positions), `source` (rows, source positions), both true where real.
         """
         states = self.around_attention(states, mask, lambda x: self.attention(x, None, True, rotary))
         return self._read_source(states, mask, memory, source, weights)
@@ -95,7 +96,7 @@ class DecoderBlock(nn.Module):
     def step(
         self, state: Tensor, past: KeysValues | None, memory: KeysValues, source: Tensor, rotary: Rotary | None
     ) -> tuple[Tensor, KeysValues]:
-        """One more position, (rows, 1, width), and the keys and values up to it."""
+        """Computes one more position, (rows, 1, width), and the keys and values up to it."""
         around = self.around_attention
         changed, grown = self.attention.step(around.enter(state, None), past, rotary)
         state = around.leave(state, changed, None)
@@ -110,7 +111,7 @@ class DecoderBlock(nn.Module):
 
 
 class Around(nn.Module):
-    """A way around a layer: x + f(norm(x)) before, norm(x + f(x)) after."""
+    """Residual connection around a sub-layer: x + f(norm(x)) with `pre`, norm(x + f(x)) with `post`."""
 
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
@@ -122,17 +123,17 @@ class Around(nn.Module):
         return self.leave(states, layer(self.enter(states, mask)), mask)
 
     def enter(self, states: Tensor, mask: Tensor | None) -> Tensor:
-        """What the layer reads."""
+        """Input of the sub-layer."""
         return self.norm(states, mask) if self.before else states
 
     def leave(self, states: Tensor, changed: Tensor, mask: Tensor | None) -> Tensor:
-        """The states with what the layer made of them."""
+        """Adds the sub-layer's output to the states."""
         states = states + dropout(changed, self.dropout, self.training)
         return states if self.before else self.norm(states, mask)
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with an activation between, for each position by itself."""
+    """Feed-forward layer: two linear maps with an activation in between, at each position."""
 
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
@@ -148,11 +149,11 @@ class FeedForward(nn.Module):
 
 
 class Attended(NamedTuple):
-    """What attention read, and where it looked if that was asked for."""
+    """Output of attention, with the weights if requested."""
 
     values: Tensor
     weights: Tensor | None = None
-    """(rows, heads, queries, keys)"""
+    """Attention weights (rows, heads, queries, keys)."""
 
 
 class KeysValues(NamedTuple):
@@ -176,7 +177,8 @@ def attend(
     dropout: float = 0.0,
     weights: bool = False,
 ) -> Attended:
-    """softmax(q·k / √d)·v; `mask` is true where a query may look, `causal` hides what lies ahead."""
+    """Scaled dot-product attention, softmax(q·k / √d)·v; `mask` is true where a query may attend, `causal` hides the
+    future."""
     if not weights:
         return Attended(F.scaled_dot_product_attention(queries, *memory, mask, dropout, causal))
     scores = queries @ memory.keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
@@ -190,7 +192,7 @@ def attend(
 
 
 class SelfAttention(nn.Module):
-    """Every position looks at the others, or only at those before it."""
+    """Multi-head self-attention, optionally causal."""
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -201,14 +203,14 @@ class SelfAttention(nn.Module):
         nn.init.zeros_(self.project.bias)
 
     def forward(self, states: Tensor, mask: Tensor | None, causal: bool, rotary: Rotary | None) -> Tensor:
-        """`states` is (rows, positions, width), `mask` (rows, positions) true where real."""
+        """Attends over `states` (rows, positions, width); `mask` (rows, positions) is true where real."""
         queries, memory = self._read(states, rotary, 0)
         allowed = None if mask is None else mask[:, None, None]
         dropout = self.dropout if self.training else 0.0
         return self.output(_join(attend(queries, memory, allowed, causal, dropout).values))  # type: ignore[no-any-return]
 
     def step(self, state: Tensor, past: KeysValues | None, rotary: Rotary | None) -> tuple[Tensor, KeysValues]:
-        """One more position, (rows, 1, width), that looks at itself and at all before it."""
+        """Attends from one more position, (rows, 1, width), to itself and all previous ones."""
         queries, memory = self._read(state, rotary, 0 if past is None else past.keys.shape[2])
         if past is not None:
             memory = past.followed_by(memory)
@@ -222,7 +224,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Positions of one side look at the positions of another."""
+    """Multi-head cross-attention: positions of one side attend to the other side."""
 
     def __init__(self, width: int, heads: int, memory_width: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -235,11 +237,11 @@ class CrossAttention(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def remember(self, states: Tensor) -> KeysValues:
-        """The keys and values of the other side, (rows, positions, memory width), computed once."""
+        """Computes the keys and values of the other side, (rows, positions, memory width), once."""
         return KeysValues(*_split(self.memory(states), self.heads, 2))
 
     def forward(self, states: Tensor, memory: KeysValues, mask: Tensor, weights: bool = False) -> Attended:
-        """`mask` is (rows, positions of the other side), true where real."""
+        """Attends to `memory`; `mask` (rows, positions of the other side) is true where real."""
         dropout = self.dropout if self.training else 0.0
         (queries,) = _split(self.query(states), self.heads, 1)
         values, looked = attend(queries, memory, mask[:, None, None], False, dropout, weights)
@@ -247,7 +249,7 @@ class CrossAttention(nn.Module):
 
 
 def _split(states: Tensor, heads: int, parts: int) -> list[Tensor]:
-    """(rows, positions, parts × width) → for each part (rows, heads, positions, width of a head)."""
+    """Splits (rows, positions, parts × width) into heads: (rows, heads, positions, width of a head) for each part."""
     return [part.view(*part.shape[:2], heads, -1).transpose(1, 2) for part in states.chunk(parts, 2)]
 
 

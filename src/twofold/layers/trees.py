@@ -1,4 +1,4 @@
-"""The best dependency tree of a sentence: every word hangs from another, and exactly one from the root."""
+"""Maximum spanning tree: the best dependency tree of a sentence, with exactly one word attached to the root."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ON_PATH, _DONE = 1, 2  # a node that is neither has no head yet
 
 
 def best_tree(scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """The heads (words,) of the tree of the largest sum, in which one word hangs from the root.
+    """Finds the heads (words,) of the maximum spanning tree with exactly one child of the root (Chu-Liu/Edmonds).
 
-    scores (words, words + 1): [d, h] is how well word d + 1 hangs from word h, and from the root where h is 0. No word
-    hangs from itself, whatever its score; -inf is never taken, and an error if every tree needs it.
+    scores (words, words + 1): [d, h] scores word h as head of word d + 1; h = 0 is the root. A word is never its own
+    head. Edges of -inf are never used; if every tree needs one, that is an error.
     """
     if scores.ndim != 2 or scores.shape[1] != len(scores) + 1:
         raise ValueError(f"scores of a tree are (words, words + 1), not {scores.shape}")
@@ -25,8 +25,8 @@ def best_tree(scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     if np.isnan(values).any() or np.isposinf(values).any():
         raise ValueError("scores of a tree are numbers or -inf, and one here is nan or inf")
     barred = np.isneginf(values)
-    # What is not wanted is counted apart from the scores, so that no large number rounds them: a second word at the
-    # root weighs more than a barred edge for every word.
+    # Constraints are counted apart from the scores, so that no large penalty rounds these: a second word at the root
+    # weighs more than a barred edge for every word.
     wanted = -barred.astype(np.float64)
     wanted[:, 0] -= len(values) + 1
     heads: NDArray[np.int64] = _edmonds(wanted, np.where(barred, 0.0, values))
@@ -37,20 +37,20 @@ def best_tree(scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 @njit(nogil=True, cache=True)
 def _edmonds(wanted: Any, scores: Any) -> Any:
-    """The heads of the tree in which the most is wanted, and of the largest score among those, by Chu-Liu and Edmonds.
+    """Finds the tree with the fewest violated constraints, and among those the largest score, by Chu-Liu and Edmonds.
 
-    From each word, heads are followed up to the root; each cycle on the way becomes a node of its own. The edges into
-    it start at single words still, and count what they add to the cycle that they break. Every node is given a head
-    once and merged once at most, so that all this takes words² steps.
+    From each word, heads are followed up to the root; each cycle on the way is contracted to a new node. Edges into
+    that node still start at single words and count the gain over the edge of the cycle that they replace. Each node
+    gets a head once and is merged at most once, so that the whole takes words² steps.
     """
     places = count = scores.shape[1]
     nodes = 2 * places
     want, score = np.zeros((nodes, places)), np.zeros((nodes, places))  # of the edge into a node from a word
     want[1:places], score[1:places] = wanted, scores
-    ends = np.zeros((nodes, places), np.int64)  # the word that it ends at
+    ends = np.zeros((nodes, places), np.int64)  # the word that the edge ends at
     for place in range(places):
         ends[place] = place
-    top = np.arange(places)  # the outermost node that each word is in
+    top = np.arange(places)  # the outermost node that contains each word
     outer, state = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # outer: the node that a node was merged into
     head, word = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # the edge into a node, from head to word
     state[0] = _DONE
@@ -65,7 +65,7 @@ def _edmonds(wanted: Any, scores: Any) -> Any:
             state[node] = _ON_PATH
             node = top[head[node]]
         state[state == _ON_PATH] = _DONE
-    # The edge into a cycle replaces that of the member which it enters; the other members keep theirs.
+    # The edge into a cycle replaces that of the member that it enters; the other members keep theirs.
     for node in range(count - 1, places - 1, -1):
         member = word[node]
         while outer[member] != node:
@@ -76,7 +76,8 @@ def _edmonds(wanted: Any, scores: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def _merge(first: int, new: int, want: Any, score: Any, ends: Any, top: Any, outer: Any, head: Any) -> None:
-    """Make the cycle through node `first` the node `new`: the best edge from each word, less the one that it breaks."""
+    """Contracts the cycle through node `first` to node `new`: the best edge from each word, minus the edge it
+    replaces."""
     member = first
     while outer[member] == 0:
         outer[member] = new
@@ -93,7 +94,7 @@ def _merge(first: int, new: int, want: Any, score: Any, ends: Any, top: Any, out
 
 @njit(nogil=True, cache=True)
 def _best(want: Any, score: Any, node: int, top: Any) -> int:
-    """Where the best edge into a node starts; the root, which is in no other node, is always one."""
+    """Finds the start of the best edge into a node; the root, which is in no other node, is always a candidate."""
     best = 0
     for place in range(1, len(top)):
         if top[place] != node and _above(want[node, place], score[node, place], want[node, best], score[node, best]):

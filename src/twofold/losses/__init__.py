@@ -1,4 +1,4 @@
-"""What rankers minimize. Each loss is one file; this one says what every loss offers."""
+"""Losses of rankers. Each loss is one file; this module defines the interface they share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from twofold.config import Part, Role
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """The scores of some contexts, and what is known of their candidates."""
+    """Scores of contexts and candidates, with the labels that losses need."""
 
     scores: Tensor
-    """(contexts, candidates)"""
+    """Scores (contexts, candidates)."""
     right: Tensor
-    """(contexts,): the number of each context's right candidate."""
+    """Position of each context's right candidate, (contexts,)."""
     allowed: Tensor
-    """(contexts, candidates): false where a candidate may be as right without being the right one."""
+    """Mask (contexts, candidates); false for possible false negatives, which may be as right as the right candidate."""
     given: Sequence[Tensor]
-    """For each context the numbers of its right candidate and of the negatives that were given with it."""
+    """Positions of each context's right candidate and given negatives."""
     teacher: Sequence[Tensor]
-    """For each context a teacher's scores of those; empty where there is no teacher."""
+    """Teacher's scores of these, for each context; empty without a teacher."""
 
 
 @dataclass(frozen=True)
@@ -33,36 +33,36 @@ class LossConfig(Part):
 
     role: ClassVar[Role] = "losses"
     needs_teacher: ClassVar[bool] = False
-    """Whether it follows a teacher's scores."""
+    """True if the loss needs a teacher's scores (distillation)."""
 
     weight: float = 1.0
-    """What it is multiplied by."""
+    """Factor of the loss in the sum of losses; 0 turns it off."""
 
     def __post_init__(self) -> None:
         if self.weight < 0:
             raise ValueError("weight must be at least 0")
 
     def sum(self, scored: ScoredRows) -> Tensor:
-        """The sum over the contexts."""
+        """Sum of the loss over the contexts."""
         raise NotImplementedError
 
     def is_symmetric(self) -> bool:
-        """Whether candidates are compared with the contexts of the batch as well."""
+        """Returns True if candidates are also compared with the contexts of the batch."""
         return False
 
     def both_ways(self, scored: ScoredRows, back: ScoredRows | None) -> Tensor:
-        """The sum over the contexts; of a symmetric loss the mean with that of the right candidates among contexts."""
+        """Sum over the contexts; for a symmetric loss, the mean of both directions."""
         if back is None or not self.is_symmetric():
             return self.sum(scored)
         return (self.sum(scored) + self.sum(back)) / 2
 
 
 def each_taught(scored: ScoredRows) -> list[tuple[Tensor, Tensor]]:
-    """For each context that a teacher has scored the scores of its given candidates, and the teacher's."""
+    """Scores of the given candidates and the teacher's scores, for each context with a teacher."""
     rows = zip(scored.scores, scored.given, scored.teacher, strict=True)
     return [(scores[given], teacher.to(scores)) for scores, given, teacher in rows if len(teacher) > 1]
 
 
 def no_loss(scored: ScoredRows) -> Tensor:
-    """0, whose gradients are 0 as well, where no context has anything to follow."""
+    """Zero loss with zero gradients, for batches without a teacher's scores."""
     return scored.scores[:0].sum()

@@ -1,4 +1,4 @@
-"""Cross-entropy over the candidates of the batch: the right ones of other contexts are each context's negatives."""
+"""Cross-entropy with in-batch negatives: the responses to other contexts are each context's negatives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from twofold.losses import LossConfig, ScoredRows
 
 @dataclass(frozen=True)
 class Config(LossConfig):
-    """Settings of the cross-entropy over in-batch negatives (Humeau et al., 2020)."""
+    """Settings of cross-entropy with in-batch negatives (Humeau et al. 2020; also InfoNCE or
+    MultipleNegativesRankingLoss)."""
 
     symmetric: bool = False
-    """Whether each right candidate is also told from the contexts of the batch (Radford et al., 2021)."""
+    """Adds the opposite direction: each right candidate is also told apart from the batch's contexts (CLIP, Radford et
+    al. 2021)."""
 
     def is_symmetric(self) -> bool:
         return self.symmetric

@@ -1,4 +1,4 @@
-"""Distillation by KL divergence: the shares of the right and the given wrong candidates follow those of a teacher."""
+"""Distillation by KL divergence: the softmax over the given candidates follows the teacher's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from twofold.losses import LossConfig, ScoredRows, each_taught, no_loss
 
 @dataclass(frozen=True)
 class Config(LossConfig):
-    """Settings of the KL divergence (Hinton et al., 2015)."""
+    """Settings of KL divergence to a teacher (Hinton et al. 2015)."""
 
     needs_teacher: ClassVar[bool] = True
 
     temperature: float = 1.0
-    """What both sides' scores are divided by."""
+    """Softmax temperature that divides the scores of both student and teacher."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

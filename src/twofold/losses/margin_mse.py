@@ -1,4 +1,4 @@
-"""Margin MSE: differences between the right and each given wrong candidate follow those of a teacher."""
+"""Margin MSE distillation: score differences between right and given wrong candidates follow the teacher's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twofold.losses import LossConfig, ScoredRows, each_taught, no_loss
 
 @dataclass(frozen=True)
 class Config(LossConfig):
-    """Settings of margin MSE (Hofstätter et al., 2020)."""
+    """Settings of margin MSE (Hofstätter et al. 2020)."""
 
     needs_teacher: ClassVar[bool] = True
 

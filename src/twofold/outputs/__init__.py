@@ -1,4 +1,4 @@
-"""Y: what a model writes. Each type is one file; this one says what every type offers."""
+"""Y, the output of a model. Each output type is one file; this module defines the interface they share."""
 
 from __future__ import annotations
 
@@ -22,54 +22,55 @@ from twofold.results import Mask, Prediction
 from twofold.types import Batch, HiddenSpec, InputBatch, OutputSpec, Target
 
 Value = TypeVar("Value")
-"""The right answer of one row, as numbers."""
+"""Encoded target of one row."""
 
 
 @dataclass(frozen=True)
 class OutputConfig(Part):
-    """Settings of an output type: its column and what it learned from the training rows; they build the output."""
+    """Settings of an output type (its column, and what it learns from the training rows), which build the output."""
 
     role: ClassVar[Role] = "outputs"
 
-    # --- what every type fills in ---
+    # --- every type defines these ---
 
     takes: ClassVar[type]
-    """The class of results that a decoder must write."""
+    """Result class that a decoder must write."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> Output[Any]:
-        """The output called `name`; `tokenizer` is for texts that are written, `spec` says what an encoder gives."""
+        """Builds the output called `name`; `tokenizer` is for written texts, `spec` describes the encoder's output."""
         raise NotImplementedError
 
-    # --- what has a default ---
+    # --- defaults ---
 
     input: ClassVar[str | None] = None
-    """The kind of input that it is told from unless a recipe says; without one the encoder says."""
+    """Default kind of input; None leaves it to the encoder."""
     input_settings: ClassVar[Mapping[str, Any]] = {}
-    """Settings of that input that suit it, where they differ from the defaults."""
+    """Defaults of that input, where they differ."""
     reads: ClassVar[type[InputBatch]] = InputBatch
-    """What it must be told from."""
+    """Input batch class that this output needs."""
     parts: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Defaults of the parts among its settings, such as how candidates are read."""
+    """Defaults of parts in its settings, such as the input of candidates."""
     special_tokens: ClassVar[bool] = True
-    """Whether texts that it is told from are read between their special tokens."""
+    """True if input texts are read with special tokens."""
     draws_items: ClassVar[bool] = False
-    """Whether it changes at random what is read, of which a model can have one only."""
+    """True if it changes inputs at random in training; a model can have only one such output."""
     writes_text: ClassVar[bool] = False
-    """Whether it writes tokens, and so needs a tokenizer."""
+    """True if it writes tokens and so needs a tokenizer."""
     joins: ClassVar[bool] = True
-    """Whether it can be told from two texts."""
+    """True if it can read two texts."""
     training: ClassVar[Mapping[str, Any]] = {}
-    """Settings of `train` that suit it, where they differ from the defaults."""
+    """Defaults of `train` for this type, where they differ."""
 
     metrics: tuple[str, ...] = field(default=(), kw_only=True)
-    """Further metric families that judge it: files of `metrics`, modules with a dot in their names, or ./mine.py."""
+    """Additional metric families for evaluation: names in `metrics`, modules with a dot in their name, or files
+    (./mine.py)."""
 
     def columns(self) -> tuple[str, ...]:
-        """The columns that are learned from; none where the input itself is all there is to learn from."""
+        """Columns that hold the targets; empty if the input itself is the target."""
         return ()
 
     def check(self, input: InputConfig) -> None:
-        """Refuse an input that it cannot be told from."""
+        """Raises an error if the input does not suit this output."""
         if not issubclass(input.gives, self.reads):
             raise TwofoldError(
                 f"the output '{kind_of(self)}' is told from {self.reads.__name__.lower()}, but the input "
@@ -79,71 +80,71 @@ class OutputConfig(Part):
             raise TwofoldError(f"the output '{kind_of(self)}' is told from one text, not from two that are read as one")
 
     def begins(self) -> bool:
-        """Whether its texts may be begun, and the beginning read beside the input."""
+        """Returns True if its texts may start with a given prefix, which is read beside the input."""
         return False
 
     def required(self, row: Row) -> dict[str, tuple[str, ...]]:
-        """The columns that a first row must have, by the settings that name them."""
+        """Columns that the first row must have, by setting name."""
         return {"target": self.columns()} if self.columns() else {}
 
     def prompts(self) -> tuple[str, ...]:
-        """What stands before the texts that it reads itself."""
+        """Prompts of the texts that the output itself reads."""
         return ()
 
     def row(self, row: Row, input: InputConfig) -> Row:
-        """A row in the form that a cache is made of."""
+        """Converts a row to the form that is cached."""
         return row
 
     def row_texts(self, row: Row) -> Iterable[str]:
-        """The texts of a row that a tokenizer is trained on."""
+        """Texts of a row to train its tokenizer on."""
         return ()
 
     def input_texts(self, row: Row, input: InputConfig) -> Iterable[str]:
-        """The texts of a row that the tokenizer of its input is trained on."""
+        """Texts of a row to train the input's tokenizer on."""
         return input.row_texts(row)
 
     def check_batch_rows(self, rows: int | None) -> None:
-        """Refuse batches that cannot be made."""
+        """Raises an error for an impossible batch size."""
 
     def tokenizer_settings(self) -> TokenizerConfig | None:
-        """How to train a tokenizer of its own, where it writes texts and does not share the input's."""
+        """Settings of its own tokenizer, if it writes text and does not share the input's."""
         return None
 
     def tokenized(self, input: InputConfig) -> bool:
-        """Whether it needs a tokenizer under its own name."""
+        """Returns True if it needs a tokenizer under its own name."""
         return self.writes_text
 
     def name_files(self, rows: Iterable[Row], where: Sources) -> Iterator[Row]:
-        """The same rows, in which names become the files that it reads itself."""
+        """Replaces names in its columns by the files."""
         return iter(rows)
 
     def in_folder(self, folder: str | None) -> Self:
-        """The same, whose rows name files in a folder; without one, in the folder of their table."""
+        """Copy whose rows name files in `folder`; None means the folder of their table."""
         return self
 
     def reads_files(self, input: InputConfig) -> bool:
-        """Whether what it is told from, or reads itself, lies in files that rows name."""
+        """Returns True if the input, or the output itself, reads files that rows name."""
         return bool(input.endings)
 
     def content(self, where: Sources) -> str:
-        """A hash of the files that it reads itself."""
+        """Hash of the files that it reads."""
         return ""
 
     def files(self, where: Sources, setting: str) -> dict[str, DataFile]:
-        """The files that it reads itself, by the settings that name them."""
+        """Files that it reads, by setting name."""
         return {}
 
     def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
-        """The same with what must be found in the training rows: the names of labels, the mean of numbers."""
+        """Copy with values learned from the training rows: label names, mean and standard deviation."""
         return self
 
 
 @dataclass(frozen=True)
 class ColumnConfig(OutputConfig):
-    """Settings of an output type whose right answers stand in columns; a type gives its `column` a default."""
+    """Settings of an output type whose targets are in columns; each type sets a default `column`."""
 
     column: str | tuple[str, ...] = ()
-    """The column or columns of the right answers."""
+    """Columns of the targets."""
 
     def columns(self) -> tuple[str, ...]:
         return (self.column,) if isinstance(self.column, str) else self.column
@@ -151,127 +152,128 @@ class ColumnConfig(OutputConfig):
 
 @dataclass(frozen=True)
 class Output(Generic[Value]):
-    """How rows become right answers, and what a decoder makes an answer; the column of a cache bears its name."""
+    """Output of a model: turns rows into targets and decoder results into answers. Its cache column has its name."""
 
     name: str
     config: OutputConfig
     spec: OutputSpec
-    """What a decoder must know of it."""
+    """Facts that a decoder must know about the output."""
 
-    # --- what every type fills in ---
+    # --- every type implements these ---
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metric families, files of `twofold.metrics`, that judge it."""
+        """Metric families (files of `twofold.metrics`) that evaluate it."""
         raise NotImplementedError
 
     def gold(self, row: Row) -> Any:
-        """The right answer of a row, in the form of the data; a type that is not `in_rows` has none."""
+        """Gold answer of a row, in the form of the data; undefined unless `in_rows`."""
         raise NotImplementedError
 
     def target(self, values: Sequence[Value]) -> Target:
-        """Right answers as tensors; a type with an `add_target` or a `whole_batch` of its own needs none."""
+        """Turns targets into tensors; types with their own `add_target` or `whole_batch` do not need it."""
         raise NotImplementedError
 
     def answer(self, given: Any, item: Any, raw: Any, begun: Ids = ()) -> Prediction:
-        """What the decoder made of an item, in the form of the data; a text may have been `begun`."""
+        """Turns a decoder's result for an item into an answer in the form of the data; a text may start with
+        `begun`."""
         raise NotImplementedError
 
-    # --- what has a default: right answers ---
+    # --- defaults: targets ---
 
     counted: ClassVar[bool] = False
-    """Whether its values are tokens, which count with those that are read towards the size of a batch."""
+    """True if target tokens count towards the batch size."""
     in_rows: ClassVar[bool] = True
-    """Whether right answers stand in the rows, so that `gold` gives them."""
+    """True if rows hold the targets, so that `gold` returns them."""
     whole: ClassVar[bool] = False
-    """Whether right answers depend on all rows of a batch, so that it makes batches as a whole."""
+    """True if targets depend on all rows of a batch, so that the output builds whole batches."""
 
     def columns(self) -> dict[str, Field]:
-        """What a cache keeps of each row."""
+        """Cache fields of each row."""
         return {}
 
     def values(self, rows: Sequence[Row]) -> Sequence[Value]:
-        """The right answers of some rows, if they stand in rows; what cannot be answered rightly is said."""
+        """Encodes the targets of rows; warns about targets that cannot be predicted."""
         return [None] * len(rows)  # type: ignore[list-item]
 
     def cached(self, cache: Cache, row: int) -> Value:
-        """The right answer of a row, out of a cache."""
+        """Reads the target of a row from a cache."""
         return cache.columns[self.name].row(row) if self.columns() else None  # type: ignore[return-value]
 
     def change(
         self, items: Sequence[Any], values: Sequence[Value], draws: Sequence[Draw], other: Callable[[Draw], Any]
     ) -> tuple[Sequence[Any], Sequence[Value]]:
-        """Items and right answers as they are learned from; `other` draws the item of any row."""
+        """Changes items and targets at random for training; `other` draws the item of another row."""
         return items, values
 
     def add_target(self, batch: Batch, values: Sequence[Value], draws: Sequence[Draw], training: bool) -> Batch:
-        """The batch with the right answers of its rows; what is read may change with them."""
+        """Adds the targets to a batch; may change its inputs."""
         return batch.with_target(self.name, self.target(values))
 
     def lengths(self, cache: Cache) -> NDArray[np.int64]:
-        """For each row how many tokens are to be written, where they count."""
+        """Number of target tokens of each cached row, if they count."""
         return cache.columns[self.name].lengths
 
     def plan(self, rows: NDArray[np.int64], sizes: BatchSizes, epoch: int) -> Plan:
-        """Where it makes batches as a whole: those of an epoch."""
+        """Plans the batches of an epoch, if the output builds whole batches."""
         raise NotImplementedError
 
     def whole_batch(self, cache: Cache, rows: NDArray[np.int64], moment: Moment, sizes: BatchSizes) -> Batch:
-        """Where it makes batches as a whole: the share of one process in a batch."""
+        """Builds one process's share of a batch, if the output builds whole batches."""
         raise NotImplementedError
 
-    # --- what has a default: answers ---
+    # --- defaults: answers ---
 
     def accept(self, rows: Sequence[Row], items: Sequence[Any]) -> None:
-        """Refuse items that cannot be answered."""
+        """Raises an error for items that cannot be answered."""
 
     def plain(self, answer: Any) -> Any:
-        """An answer as JSON can hold it."""
+        """Converts an answer to JSON values."""
         return answer
 
     def caption(self, answer: Any) -> str:
-        """An answer as it stands under an image in a figure."""
+        """Short text of an answer for figures."""
         return str(answer)
 
     def shown(self, prediction: Prediction, named: bool = False) -> str:
-        """An answer on one line of a terminal; where there are several, `named` after its input."""
+        """Formats an answer as one line for a terminal; `named` adds the input, if there are several."""
         answer = self.caption(prediction.output)
         return f"{prediction.input}: {answer}" if named else answer
 
     def mask(self, answer: Any) -> Mask | None:
-        """What is drawn over the image that an answer was given to, if anything is."""
+        """Mask to draw over the input image, or None."""
         return None
 
     def mask_paths(self, inputs: Sequence[Any], folder: Path) -> list[Path]:
-        """Where the masks of some images go."""
+        """Paths of the mask files for images."""
         raise TwofoldError("--masks: what is asked writes text and paints no masks")
 
     def write_mask(self, answer: Any, path: Path) -> None:
-        """A mask as a file."""
+        """Writes a mask to a file."""
         raise NotImplementedError
 
     def conllu(self, answer: Any, lines: str | None) -> str:
-        """An answer as a sentence of CoNLL-U; all else as it stands in `lines`."""
+        """Writes an answer as a CoNLL-U sentence; all other columns are kept from `lines`."""
         raise TwofoldError("--conllu: what is asked writes neither trees nor the columns upos or xpos")
 
 
 @dataclass(frozen=True)
 class ColumnOutput(Output[Value]):
-    """An output that keeps one column in a cache, as a field of that cache; a type fills in `numbers_in`."""
+    """Output with one cached column; a type implements `numbers_in`."""
 
     config: ColumnConfig
     dtype: ClassVar[str] = "int32"
 
     def settings(self) -> list[Any]:
-        """What its numbers depend on."""
+        """Settings that its cached numbers depend on."""
         return [kind_of(self.config), *self.config.columns()]
 
     def numbers_in(self, row: Row) -> Any:
-        """The right answer of a row as numbers."""
+        """Target of a row as numbers."""
         raise NotImplementedError
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """The numbers of some rows."""
+        """Encodes the targets of rows."""
         return Encoded([self.numbers_in(row) for row in rows])
 
     def columns(self) -> dict[str, Field]:
@@ -282,6 +284,6 @@ class ColumnOutput(Output[Value]):
 
 
 def counted_numbers(values: Sequence[Ids]) -> Target:
-    """(rows, numbers): as many numbers of each row, all of which count."""
+    """Target (rows, numbers) with equally many numbers for each row, all of which count."""
     numbers = torch.from_numpy(np.stack([np.asarray(value) for value in values]))
     return Target(numbers.float(), torch.ones_like(numbers, dtype=torch.bool))

@@ -1,4 +1,4 @@
-"""Several texts that describe the same input, any of which is right: the captions of an image."""
+"""Captions output: several texts that describe the same input, any of which is right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from twofold.outputs.text import TextOutput, WrittenConfig
 from twofold.types import Batch, HiddenSpec, Target
 
 PREFIX = "prefix"
-"""The name of the input that holds how captions begin."""
+"""Name of the input with the prefixes of captions."""
 Caption = NDArray[np.int64]
 
 
@@ -31,12 +31,12 @@ class Config(WrittenConfig):
     """Settings of captions."""
 
     column: str | tuple[str, ...] = "captions"
-    """The column or columns of the captions, each of which holds one or a list of them."""
+    """Columns of the captions; each holds a caption or a list of them."""
     max_tokens: int = 50
-    """The most tokens of a caption, and the most that are written."""
+    """Maximum number of tokens of a caption, in training and generation."""
     prefix: float = 0.0
-    """With a `vit` that reads a prefix: how often an image is read with the beginning of one of its captions, of a
-    length drawn evenly from 0, whose rest is then to be written; otherwise with none, and all captions are."""
+    """Probability that a training image is read with the prefix of one of its captions, of random length, whose rest is
+    the target; needs a `vit` encoder that reads a prefix. 0 always learns all captions without a prefix."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,11 +56,11 @@ class Config(WrittenConfig):
 
 @dataclass(frozen=True)
 class CaptionsOutput(TextOutput):
-    """The ids of each caption; `text` says how one of them is read."""
+    """Captions output: token ids of each caption; `text` tokenizes one."""
 
     config: Config
     skips: bool = field(kw_only=True)
-    """Whether the row of an empty one is left out; otherwise it is an error."""
+    """True if rows with an empty caption are skipped; otherwise they are an error."""
     counted: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = ("likelihood", "captions")
 
@@ -75,11 +75,11 @@ class CaptionsOutput(TextOutput):
         return {self.name: self}
 
     def texts(self, row: Row) -> list[str]:
-        """All captions of a row; a column may hold several."""
+        """Captions of a row; a column may hold several."""
         return self.config.row_texts(row)
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """The ids of all captions of a row one after another, each with its end symbol."""
+        """Concatenated token ids of all captions of a row, each with its end symbol."""
         cut, end = 0, self.text.tokenizer.end
 
         def numbers(row: Row) -> list[int]:
@@ -102,7 +102,7 @@ class CaptionsOutput(TextOutput):
         return [ids[:-1] for ids in np.split(numbers, ends + 1)[:-1]]
 
     def target(self, values: Sequence[Any]) -> Target:
-        """All captions of some rows, each with the number of its row."""
+        """Target of all captions of the rows, each with its row number."""
         owners = [number for number, captions in enumerate(values) for _ in captions]
         target = self.text_target([ids for captions in values for ids in captions])
         return replace(target, rows=torch.tensor(owners))
@@ -115,7 +115,7 @@ class CaptionsOutput(TextOutput):
         return batch.with_target(self.name, self.target(values))
 
     def _begin(self, captions: list[Caption], draw: Draw) -> tuple[Ids, list[Caption]]:
-        """The beginning of one caption and its rest; or no beginning, and all captions."""
+        """Splits one caption into a prefix and its rest; or returns an empty prefix and all captions."""
         if draw.random() >= self.config.prefix:
             return (), captions
         chosen = captions[draw.integers(len(captions))]

@@ -1,4 +1,4 @@
-"""What a text or an image is: exactly one label."""
+"""Label output: exactly one label for each input (classification)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from twofold.types import Classes, HiddenSpec, Target
 
 @dataclass(frozen=True)
 class NamesConfig(ColumnConfig):
-    """Settings of an output whose column holds names, such as labels or tags; a type fills in `names_in`."""
+    """Settings of outputs whose column holds names, such as labels or tags; a type implements `names_in`."""
 
     least: ClassVar[int] = 2
-    """How many names there must be for anything to be learned."""
+    """Minimum number of different names in the training rows."""
 
     names: tuple[str, ...] | None = None
-    """All labels, tags or relations; unless given, those of the training rows."""
+    """Names of all labels, tags or relations; null takes those of the training rows."""
 
     def names_in(self, row: Row) -> list[str]:
-        """The names that a row holds."""
+        """Names in a row."""
         raise NotImplementedError
 
     def learned(self, rows: Callable[[], Iterable[Row]]) -> Self:
@@ -41,7 +41,7 @@ class NamesConfig(ColumnConfig):
 
 @dataclass(frozen=True)
 class NamesOutput(ColumnOutput[Ids]):
-    """The numbers of the names that a column holds."""
+    """Output of class ids for the names in a column."""
 
     config: NamesConfig
     spec: Classes
@@ -50,7 +50,7 @@ class NamesOutput(ColumnOutput[Ids]):
         return [*super().settings(), list(self.spec.names)]
 
     def names_in(self, row: Row) -> list[str]:
-        """The names that a row holds."""
+        """Names in a row."""
         return self.config.names_in(row)
 
     def gold(self, row: Row) -> Any:
@@ -64,19 +64,19 @@ class NamesOutput(ColumnOutput[Ids]):
         return [self.numbers_in(row) for row in rows]
 
     def target(self, values: Sequence[Ids]) -> Target:
-        """(rows, names)"""
+        """Class ids (rows, names)."""
         numbers = pad_ids(values, UNSEEN)[0]
         return Target(numbers.clamp(min=0), numbers >= 0)
 
 
 @dataclass(frozen=True)
 class Config(NamesConfig):
-    """Settings of one label."""
+    """Settings of classification with one label."""
 
     takes: ClassVar[type] = Scores
 
     column: str = "label"
-    """The column or key of the label."""
+    """Column of the label."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> LabelOutput:
         return LabelOutput(name, self, Classes(self.names or ()))
@@ -90,7 +90,7 @@ class Config(NamesConfig):
 
 
 def value_in(row: Row, column: str) -> Any:
-    """What a column holds; one that is not there is an error."""
+    """Value of a column; a missing one is an error."""
     value = row.values.get(column)
     if value is None:
         raise TwofoldError(
@@ -101,7 +101,7 @@ def value_in(row: Row, column: str) -> Any:
 
 @dataclass(frozen=True)
 class LabelOutput(NamesOutput):
-    """The number of the label."""
+    """Label output: the class id of the label."""
 
     metrics: ClassVar[tuple[str, ...]] = ("loss", "label")
 
@@ -109,12 +109,12 @@ class LabelOutput(NamesOutput):
         return self.names_in(row)[0]
 
     def answer(self, given: Any, item: Any, raw: Scores, begun: Ids = ()) -> Prediction:
-        """The likeliest label with its probability, then the others."""
+        """Most likely label with its probability, then the others."""
         best, *others = ranked(raw, self.spec)
         return Prediction(given, *best, tuple(others))
 
 
 def ranked(raw: Scores, classes: Classes) -> list[tuple[str, float]]:
-    """All labels with their probabilities, likeliest first."""
+    """All labels with their probabilities, most likely first."""
     order = np.argsort(-raw.values, kind="stable")
     return [(classes.names[number], float(raw.values[number])) for number in order]

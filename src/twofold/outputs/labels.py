@@ -1,4 +1,4 @@
-"""What a text or an image is: any number of labels."""
+"""Labels output: any number of labels for each input (multi-label classification)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from twofold.types import Classes, HiddenSpec, Target
 
 @dataclass(frozen=True)
 class Config(NamesConfig):
-    """Settings of any number of labels."""
+    """Settings of multi-label classification."""
 
     takes: ClassVar[type] = Scores
 
     column: str = "labels"
-    """The column or key of the labels: a list, or a text with | between them."""
+    """Column of the labels: a list, or a text with | in between."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> LabelsOutput:
         return LabelsOutput(name, self, Classes(self.names or (), several=True))
@@ -38,7 +38,7 @@ class Config(NamesConfig):
 
 @dataclass(frozen=True)
 class LabelsOutput(NamesOutput):
-    """A 0 or a 1 for each label that there is."""
+    """Labels output: 0 or 1 for each known label."""
 
     metrics: ClassVar[tuple[str, ...]] = ("loss", "labels")
     dtype: ClassVar[str] = "uint8"
@@ -48,14 +48,14 @@ class LabelsOutput(NamesOutput):
         return [int(number in right) for number in range(len(self.spec))]
 
     def target(self, values: Sequence[Ids]) -> Target:
-        """(rows, labels)"""
+        """Targets (rows, labels) of 0 and 1."""
         return counted_numbers(values)
 
     def caption(self, answer: list[str]) -> str:
         return ", ".join(answer)
 
     def answer(self, given: Any, item: Any, raw: Scores, begun: Ids = ()) -> Prediction:
-        """All labels that are more likely than not, and the probability of each."""
+        """All labels with a probability above 0.5, and the probability of each."""
         probabilities = ranked(raw, self.spec)
         likely = [name for name, probability in probabilities if probability > 0.5]
         return Prediction(given, likely, probabilities[0][1], tuple(probabilities))

@@ -1,4 +1,4 @@
-"""A class for each pixel of an image."""
+"""Mask output: a class for each pixel of an image (semantic segmentation)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from twofold.results import Mask, PixelClasses, Prediction, counts_of
 from twofold.types import Batch, Classes, HiddenSpec, InputBatch, Target
 
 RightMask = Row | ImageFile
-"""Masks are read batch by batch: many would fill the memory."""
+"""Row or file of a mask; masks are read batch by batch, because all of them would not fit in memory."""
 
 
 @dataclass(frozen=True)
 class Config(ColumnConfig):
-    """Settings of masks."""
+    """Settings of semantic segmentation."""
 
     takes: ClassVar[type] = PixelClasses
     input: ClassVar[str | None] = "image"
@@ -43,13 +43,13 @@ class Config(ColumnConfig):
     joins: ClassVar[bool] = False
 
     column: str = MASK
-    """The column that names the mask; in a folder masks lie in `masks/`, and the column is `mask`."""
+    """Column that names the mask file; in a plain folder, masks are in `masks/`."""
     classes: tuple[str, ...] = ()
-    """The names of the classes, in the order of their numbers."""
+    """Names of the classes, in the order of their numbers."""
     first_class: int = 0
-    """The number of the first class."""
+    """Number of the first class in mask files."""
     ignore: int | None = None
-    """The number of pixels that do not count."""
+    """Pixel value that is ignored in loss and metrics; null ignores none."""
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -66,12 +66,12 @@ class Config(ColumnConfig):
         return MaskOutput(name, self, Classes(self.classes), input)
 
     def required(self, row: Row) -> dict[str, tuple[str, ...]]:
-        return {}  # masks that are missing are named with their images
+        return {}  # missing masks are reported with their images
 
 
 @dataclass(frozen=True)
 class MaskOutput(ColumnOutput[RightMask]):
-    """Masks follow the views of their images."""
+    """Mask output; masks follow the augmentation of their images."""
 
     config: Config
     image: ImageInput
@@ -82,22 +82,22 @@ class MaskOutput(ColumnOutput[RightMask]):
         return [*super().settings(), list(config.classes), config.ignore, config.first_class, self.image.settings()]
 
     def columns(self) -> dict[str, Field]:
-        # The mask first: what is wrong with it is said there.
+        # The mask comes first, so that its errors are reported there.
         return {self.name: self, f"{self.name}_name": name_field(["mask name", self.config.column], self._named)}
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """Height and width of each mask, if it fits its image and knows no other class."""
+        """Height and width of each mask, after checking its size and classes."""
         return each_usable(rows, lambda row: list(self.gold(row).shape), self.image.config.skips())
 
     def file(self, row: Row) -> Any:
-        """The mask of a row: a file, or an array at hand."""
+        """Mask of a row: a file, or an array in memory."""
         value = row.values.get(self.config.column)
         image = row.values.get(self.image.config.column)
         if isinstance(value, str) and value and isinstance(image, ImageFile):
             return find_image(image.files, value)
         if isinstance(value, str | Path) and str(value):
             return ImageFile.at(value)
-        # A field of a table that names no file:
+        # a table cell that names no file
         if value is None or (not isinstance(value, ImageFile) and np.ndim(value) == 0):
             raise FileError(
                 f"{row.place}: no mask '{self.config.column}' for this image; put images into images/ and masks of the "
@@ -108,11 +108,11 @@ class MaskOutput(ColumnOutput[RightMask]):
     def _named(self, row: Row) -> Any:
         try:
             return self.file(row)
-        except FileError:  # said where the mask itself is read
+        except FileError:  # reported where the mask itself is read
             return None
 
     def gold(self, row: Row) -> NDArray[np.uint8]:
-        """(height, width) of classes from 0, `UNCOUNTED` where a pixel does not count."""
+        """Class ids (height, width) from 0; `UNCOUNTED` for ignored pixels."""
         value = self.file(row)
         place = str(value) if isinstance(value, ImageFile) else row.place
         numbers = value.numbers() if isinstance(value, ImageFile) else np.asarray(value)
@@ -125,7 +125,7 @@ class MaskOutput(ColumnOutput[RightMask]):
         return self._classes(numbers, place)
 
     def _classes(self, numbers: NDArray[np.uint8], place: str) -> NDArray[np.uint8]:
-        """Classes from 0 of a mask's own numbers."""
+        """Converts a mask file's numbers to class ids from 0."""
         first, ignore = self.config.first_class, self.config.ignore
         last = first + len(self.config.classes) - 1
         occurring = np.flatnonzero(counts_of(numbers))
@@ -161,7 +161,7 @@ class MaskOutput(ColumnOutput[RightMask]):
         return batch.with_target(self.name, Target(classes.masked_fill(~counts, 0), counts))
 
     def plain(self, answer: Mask) -> dict[str, Any]:
-        """Its size and what it shows."""
+        """Size and class shares of a mask."""
         return {"height": answer.pixels.shape[0], "width": answer.pixels.shape[1], "shares": answer.shares()}
 
     def shown(self, prediction: Prediction, named: bool = False) -> str:
@@ -172,7 +172,7 @@ class MaskOutput(ColumnOutput[RightMask]):
         return answer
 
     def mask_paths(self, inputs: Sequence[Any], folder: Path) -> list[Path]:
-        """Under the names of the images, as .png; none may stand in the way of another file."""
+        """Paths of mask files: the names of the images with .png; refuses to overwrite other files."""
         paths = [folder / f"{Path(str(image)).stem}.png" for image in inputs]
         images = {Path(str(image)).resolve() for image in inputs}
         seen: set[Path] = set()
@@ -185,13 +185,13 @@ class MaskOutput(ColumnOutput[RightMask]):
         return paths
 
     def write_mask(self, answer: Mask, path: Path) -> None:
-        """A .png of class numbers."""
+        """Writes a PNG of class numbers."""
         content = io.BytesIO()
         Image.fromarray(answer.pixels + np.uint8(answer.first)).save(content, "png")
         storage.write_bytes(path, content.getvalue())
 
     def answer(self, given: Any, item: SizedImage, raw: PixelClasses, begun: Ids = ()) -> Prediction:
-        """The mask in the image's own size; what was cut off when it was read takes the nearest class."""
+        """Mask in the image's own size; parts cropped in reading take the nearest class."""
         view, (height, width) = self.image.config, item.size
         left, top, right, bottom = view.box(item.size)
         rows = _nearest(height, top, bottom, raw.pixels.shape[0])
@@ -201,7 +201,7 @@ class MaskOutput(ColumnOutput[RightMask]):
 
 
 def _nearest(side: int, start: float, stop: float, read: int) -> NDArray[np.int64]:
-    """For each pixel of a side which pixel of what was read, from `start` to `stop`, shows it."""
+    """Index of the nearest read pixel for each pixel of a side; the read part is from `start` to `stop`."""
     places = (np.arange(side) + 0.5 - start) * read / (stop - start)
     nearest: NDArray[np.int64] = np.floor(places).astype(np.int64).clip(0, read - 1)
     return nearest

@@ -1,4 +1,4 @@
-"""Next-utterance prediction, to pre-train an encoder: whether the second text of a pair belongs to another row."""
+"""Next-utterance prediction, for pre-training: does the second text of a pair come from another row?"""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from twofold.results import Prediction, Scores
 from twofold.types import Classes, HiddenSpec, Target
 
 ANSWERS = Classes(("no", "yes"))
-"""Whether the second text is another's."""
+"""Classes: "yes" if the second text comes from another row."""
 
 
 @dataclass(frozen=True)
 class Config(OutputConfig):
-    """Settings of next-utterance prediction."""
+    """Settings of next-utterance prediction (next-sentence prediction in BERT)."""
 
     takes: ClassVar[type] = Scores
     input: ClassVar[str | None] = "pair"
     draws_items: ClassVar[bool] = True
 
     random: float = 0.5
-    """How often a pair is read with the second text of another row."""
+    """Probability that the second text is taken from another row, above 0 and below 1."""
 
     def __post_init__(self) -> None:
         if not 0 < self.random < 1:
@@ -48,7 +48,7 @@ class Config(OutputConfig):
 
 @dataclass(frozen=True)
 class NextUtteranceOutput(Output[bool]):
-    """Right answers come from what is drawn and from no column."""
+    """Next-utterance output; targets come from the random choice, not from a column."""
 
     config: Config
     metrics: ClassVar[tuple[str, ...]] = ("loss", "label")
@@ -57,20 +57,20 @@ class NextUtteranceOutput(Output[bool]):
     def change(
         self, items: Sequence[Any], values: Sequence[bool], draws: Sequence[Draw], other: Callable[[Draw], Any]
     ) -> tuple[Sequence[Any], Sequence[bool]]:
-        """Some pairs with the second text of another row, and which of them have it."""
+        """Replaces the second text of some pairs by another row's; the targets say which."""
         shown = [
             (item[0], other(draw)[1]) if draw.random() < self.config.random else item
             for item, draw in zip(items, draws, strict=True)
         ]
-        # Where the same text was drawn, it is no other.
+        # A row with the same text is not another text.
         return shown, [not np.array_equal(read[1], item[1]) for read, item in zip(shown, items, strict=True)]
 
     def target(self, values: Sequence[bool]) -> Target:
-        """(rows, 1)"""
+        """Targets (rows, 1)."""
         answers = torch.tensor(values).long()[:, None]
         return Target(answers, torch.ones_like(answers, dtype=torch.bool))
 
     def answer(self, given: Any, item: Any, raw: Scores, begun: Ids = ()) -> Prediction:
-        """Whether the second text is another's."""
+        """Answers "yes" if the second text comes from another row."""
         best = int(raw.values.argmax())
         return Prediction(given, ANSWERS.names[best], float(raw.values[best]))

@@ -1,4 +1,4 @@
-"""A number that a text or an image is worth, such as a similarity."""
+"""Number output: one number for each input (regression), such as a similarity."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from twofold.results import Prediction, Scores
 from twofold.types import HiddenSpec, Numbers, Target
 
 LARGEST = 1e30
-"""The largest number that can be learned; its square must still be one."""
+"""Largest number that can be learned; its square must fit a float32."""
 
 
 @dataclass(frozen=True)
 class Config(ColumnConfig):
-    """Settings of a number."""
+    """Settings of regression."""
 
     takes: ClassVar[type] = Scores
 
     column: str = "number"
-    """The column or key of the number."""
+    """Column of the number."""
     mean: float | None = None
-    """The mean of the numbers; unless given, that of the training rows."""
+    """Mean of the numbers, for standardization; null takes that of the training rows."""
     deviation: float | None = None
-    """Their standard deviation; unless given, that of the training rows."""
+    """Standard deviation of the numbers, for standardization; null takes that of the training rows."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> NumberOutput:
         return NumberOutput(name, self, Numbers(self.mean or 0.0, self.deviation or 1.0))
@@ -47,7 +47,7 @@ class Config(ColumnConfig):
         return replace(self, mean=float(np.mean(numbers)), deviation=float(np.std(numbers)) or 1.0)
 
     def number_in(self, row: Row) -> float:
-        """The number that a row holds."""
+        """Number in a row."""
         value = row.values.get(self.column)
         try:
             number = float("nan" if "_" in str(value) else value)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class Config(ColumnConfig):
 
 @dataclass(frozen=True)
 class NumberOutput(ColumnOutput[Ids]):
-    """The number itself."""
+    """Number output."""
 
     config: Config
     metrics: ClassVar[tuple[str, ...]] = ("loss", "number")
@@ -76,11 +76,11 @@ class NumberOutput(ColumnOutput[Ids]):
         return [self.gold(row)]
 
     def target(self, values: Sequence[Ids]) -> Target:
-        """(rows, 1)"""
+        """Targets (rows, 1)."""
         return counted_numbers(values)
 
     def shown(self, prediction: Prediction, named: bool = False) -> str:
-        """The input: the number itself stands before it as the score."""
+        """Formats the input only: the number already stands before it as the score."""
         given = prediction.input
         return " | ".join(given) if isinstance(given, list | tuple) else str(given)
 

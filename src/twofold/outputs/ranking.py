@@ -1,4 +1,4 @@
-"""An order of candidates: which responses fit a context best."""
+"""Ranking output: orders candidates by how well they fit a context."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from twofold.results import CandidateScores
 from twofold.types import Batch, HiddenSpec, InputBatch, Target
 
 CANDIDATE = "candidate"
-"""The name of the input that holds the candidates of a batch."""
+"""Name of the input with the candidates of a batch."""
 LEAST = 3
-"""The fewest tokens of a text that are worth reading, special ones included."""
+"""Minimum token limit of a text, special tokens included."""
 
 
 @dataclass(frozen=True)
 class Config(OutputConfig):
-    """Settings of a ranking."""
+    """Settings of ranking."""
 
     takes: ClassVar[type] = CandidateScores
     input: ClassVar[str | None] = "text"
@@ -55,11 +55,11 @@ class Config(OutputConfig):
     }
 
     candidate: InputConfig = field(default_factory=lambda: TextConfig(column="response", max_tokens=50))
-    """How candidates are read; their column holds the right response, or a list of right ones."""
+    """Input of the candidates; its column holds the right response, or a list of right ones."""
     contexts: tuple[str, ...] = ()
-    """The columns of contexts where a row has several, such as captions of an image: each is learned from in turn."""
+    """Columns of contexts where a row has several, such as captions of an image; epochs take turns."""
     responses: tuple[str, ...] = ()
-    """The columns of right candidates where a row has several: each is learned from in turn."""
+    """Columns of right candidates where a row has several; epochs take turns."""
 
     def __post_init__(self) -> None:
         for name, limit in self.candidate.limits().items():
@@ -73,12 +73,12 @@ class Config(OutputConfig):
         return {} if given else {"output.candidate.column": self.columns()}
 
     def reader(self, input: InputConfig, form: str = AUTO) -> RankingReader:
-        """Reads rows of a context and its candidates."""
+        """Reader of ranking rows."""
         columns = (input.columns()[0], self.candidate.columns()[0], input.before(), form)
         return RankingReader(*columns, self.contexts, self.responses, input.side(), self.candidate.side())
 
     def reversed(self, input: InputConfig) -> tuple[InputConfig, Config]:
-        """The input and the output of the ranker that finds contexts for candidates."""
+        """Input and output of the reversed ranker, which finds contexts for candidates."""
         return self.candidate, replace(self, candidate=input, contexts=self.responses, responses=self.contexts)
 
     def prompts(self) -> tuple[str, ...]:
@@ -137,12 +137,12 @@ class Config(OutputConfig):
 
 @dataclass(frozen=True)
 class Unread(InputBatch):
-    """Items that become tensors when they are read, in chunks of like length."""
+    """Items that are turned into tensors when they are encoded, in chunks of similar length."""
 
     input: Input[Any]
     items: Sequence[Any]
     seeds: Sequence[Sequence[int]] | None = None
-    """What is random about how each is read; without seeds all are read as they are."""
+    """Random seeds for reading each item (augmentation); None reads items unchanged."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -154,46 +154,45 @@ class Unread(InputBatch):
         return sum(self.lengths())
 
     def lengths(self) -> list[int]:
-        """How many tokens each item has."""
+        """Number of tokens of each item."""
         return [self.input.length(item) for item in self.items]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingTarget(Target):
-    """The right candidate of each context, (contexts,), and which candidates may be wrong for it, (contexts,
-    candidates)."""
+    """Right candidate of each context, (contexts,), and the mask of false negatives, (contexts, candidates)."""
 
     negatives: list[NDArray[np.int64]]
-    """For each context the numbers of the negatives that were given with it."""
+    """Positions of the given negatives of each context."""
     drawn: NDArray[np.int64] | None
-    """(contexts, negatives): the wrong candidates to read each context with, where the two are read as one."""
+    """Negatives (contexts, negatives) to read together with each context, for cross-encoders."""
     scores: list[NDArray[np.float32]]
-    """A teacher's scores of each context's response and given negatives; empty where there is no teacher."""
+    """Teacher's scores of each context's response and given negatives; empty without a teacher."""
     sizes: list[int]
-    """How many of the candidates are whose, process by process."""
+    """Number of candidates of each process."""
     rank: int
-    """The number of this process."""
+    """Rank of this process."""
     allowed_contexts: Tensor | None = None
-    """(contexts, contexts of all processes): which contexts may be wrong for each context's right candidate."""
+    """Mask (contexts, contexts of all processes); false where a right candidate may fit another context too."""
     context_sizes: list[int] = field(default_factory=list)
-    """How many of the contexts are whose, process by process."""
+    """Number of contexts of each process."""
 
     @property
     def own(self) -> range:
-        """The numbers of this process's candidates."""
+        """Positions of this process's candidates."""
         start = sum(self.sizes[: self.rank])
         return range(start, start + self.sizes[self.rank])
 
     @property
     def asked(self) -> NDArray[np.int64]:
-        """(contexts, 1 + negatives): the candidates to read each context with as one text, the right one first."""
+        """Candidates (contexts, 1 + negatives) to read together with each context, the right one first."""
         assert self.drawn is not None
         return np.concatenate([self.tokens.cpu().numpy()[:, None], self.drawn], 1)
 
 
 @dataclass(frozen=True)
 class RankingOutput(Output[None]):
-    """Right answers of a row depend on all rows of its batch: the responses of the others are its negatives."""
+    """Ranking output; targets depend on all rows of a batch, because other rows' responses are negatives."""
 
     config: Config
     context: Input[Any]
@@ -203,14 +202,14 @@ class RankingOutput(Output[None]):
 
     @property
     def reader(self) -> RankingReader:
-        """Reads rows in the form of this model's data."""
+        """Reader of this model's rows."""
         return self.config.reader(self.context.config)
 
     def columns(self) -> dict[str, Field]:
         return ranking_columns(self.context, self.candidate, self.reader)
 
     def plan(self, rows: NDArray[np.int64], sizes: BatchSizes, epoch: int) -> Plan:
-        """Batches drawn at random: rows of like length would make the wrong candidates look alike in length."""
+        """Draws batches at random: sorting by length would make the negatives similar in length."""
         assert sizes.rows
         return plan_evenly(rows, sizes.rows, sizes.seed, epoch)
 
@@ -219,7 +218,7 @@ class RankingOutput(Output[None]):
         return self.batch(ranking_rows(cache, items, rows, moment, sizes.seed, sizes.negatives), moment.progress, True)
 
     def batch_at_hand(self, rows: Sequence[Row], sizes: BatchSizes) -> Batch:
-        """Rows at hand as one batch, nothing of which is random."""
+        """Makes one batch of rows in memory, without randomness."""
         rows = [self.reader.row(row) for row in rows]
         cache = Cache.in_memory(rows, number_columns(self.reader))
 
@@ -231,7 +230,7 @@ class RankingOutput(Output[None]):
         return self.batch(ranking_rows(cache, items, np.arange(len(rows)), Moment(), sizes.seed, sizes.negatives))
 
     def batch(self, share: RankingRows, progress: float = 0.0, training: bool = False) -> Batch:
-        """The share of one process in a batch; in `training` in the random form that is learned from."""
+        """Builds one process's share of a batch; `training` applies noise and augmentation."""
         target = RankingTarget(
             tokens=torch.from_numpy(share.right),
             mask=torch.from_numpy(share.allowed),

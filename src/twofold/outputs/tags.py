@@ -1,4 +1,4 @@
-"""A tag for each word of a sentence: parts of speech, or entity spans as BIO tags."""
+"""Tags output: a tag for each word of a sentence, such as parts of speech or entity spans (BIO)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twofold.types import Classes, HiddenSpec, InputBatch
 
 @dataclass(frozen=True)
 class WordNamesConfig(NamesConfig):
-    """Settings of an output that names something of each word; the names stand in its last column."""
+    """Settings of outputs with a name for each word; the names are in the last column."""
 
     input: ClassVar[str | None] = "words"
     reads: ClassVar[type[InputBatch]] = Words
@@ -35,7 +35,7 @@ class WordNamesConfig(NamesConfig):
 
 @dataclass(frozen=True)
 class WordNamesOutput(NamesOutput):
-    """The numbers of the names of each word; of a sentence that is cut, those of the words that stay."""
+    """Output of class ids for each word; a truncated sentence keeps those of its remaining words."""
 
     words: WordsInput
 
@@ -43,7 +43,7 @@ class WordNamesOutput(NamesOutput):
         return [*super().settings(), *self.words.settings()]
 
     def numbers_in(self, row: Row, kept: int | None = None) -> list[int]:
-        """The numbers of so many words or of all."""
+        """Class ids of the first `kept` words, or of all."""
         return super().numbers_in(row)[:kept]
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
@@ -53,12 +53,12 @@ class WordNamesOutput(NamesOutput):
 
 @dataclass(frozen=True)
 class Config(WordNamesConfig):
-    """Settings of tags."""
+    """Settings of tagging."""
 
     takes: ClassVar[type] = TagNumbers
 
     column: str = "tags"
-    """The column or key of the tags: a list, or a text with blanks between them."""
+    """Column of the tags: a list, or a text with blanks in between."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TagsOutput:
         assert isinstance(input, WordsInput)
@@ -87,7 +87,7 @@ class Config(WordNamesConfig):
 
 
 def begun(tags: Sequence[str]) -> list[str]:
-    """The same tags with B-X for each I-X that follows neither B-X nor I-X, as a name begins in the older form IOB1."""
+    """Converts IOB1 to BIO: B-X replaces I-X after anything but B-X or I-X."""
     return [
         f"B-{tag[2:]}" if tag.startswith("I-") and last not in (tag, f"B-{tag[2:]}") else tag
         for last, tag in zip(("", *tags), tags, strict=False)
@@ -96,7 +96,7 @@ def begun(tags: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class TagsOutput(WordNamesOutput):
-    """The number of each word's tag."""
+    """Tags output: the class id of each word's tag."""
 
     config: Config
 
@@ -106,7 +106,7 @@ class TagsOutput(WordNamesOutput):
         return ("loss", "entities" if named else "tags")
 
     def names_in(self, row: Row) -> list[str]:
-        """The tags of a row, one for each word; a name begins with B- where any does."""
+        """Tags of a row, one for each word, converted to BIO if the training data has B- tags."""
         tags, words, column = super().names_in(row), self.words.value(row), self.config.column
         if len(tags) != len(words):
             raise TwofoldError(

@@ -1,4 +1,4 @@
-"""A text that is written from left to right: a translation, a reply."""
+"""Text output: a text generated from left to right, such as a translation or a reply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twofold.types import HiddenSpec, Target, Vocabulary
 
 @dataclass(frozen=True)
 class WrittenConfig(ColumnConfig):
-    """Settings of an output that writes texts token by token."""
+    """Settings of outputs that generate text."""
 
     takes: ClassVar[type] = Hypotheses
     special_tokens: ClassVar[bool] = False
@@ -31,18 +31,19 @@ class WrittenConfig(ColumnConfig):
     joins: ClassVar[bool] = False
 
     max_tokens: int = 128
-    """The most tokens of a text, and the most that are written."""
+    """Maximum number of tokens of a text, in training and generation."""
     too_long: TooLong = "cut"
-    """What happens to longer ones: cut loses their tail and counts them in the log, refuse ends with the line."""
+    """Action for longer texts: `cut` truncates them and counts them in the log, `refuse` raises an error that names the
+    line."""
     tokenizer: TokenizerConfig | None = None
-    """How texts are cut into tokens; unless given, by the tokenizer of the input, or as a tokenizer's defaults say
-    where the input is no text."""
+    """Settings of the output's own tokenizer; null shares the input's, or uses the defaults if the input is not
+    text."""
 
     def __post_init__(self) -> None:
         check_limit("max_tokens", self.max_tokens)
 
     def text_column(self, tokenizer: TextTokenizer | None) -> TextColumn:
-        """How the texts of the first column become tokens."""
+        """Tokenized column of the texts."""
         assert tokenizer is not None
         return TextColumn(self.columns()[0], tokenizer, self.max_tokens, self.too_long, place="output")
 
@@ -55,12 +56,12 @@ class WrittenConfig(ColumnConfig):
 
 @dataclass(frozen=True)
 class Config(WrittenConfig):
-    """Settings of a text."""
+    """Settings of text generation."""
 
     column: str = "target"
-    """The column or key of the text to write."""
+    """Column of the text to write."""
     noise: Noise | None = None
-    """Denoising: what is done to the text that is read, such as {mask: 0.3, delete: 0.1}, when the same is written."""
+    """Denoising (BART): noise on the input text, such as {mask: 0.3, delete: 0.1}, when the target is the same text."""
 
     def build(self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec) -> TextOutput:
         text, mask = self.text_column(tokenizer), input.tokenizer.mask if input.tokenizer else 0
@@ -74,13 +75,13 @@ class Config(WrittenConfig):
 
 @dataclass(frozen=True)
 class TextOutput(Output[Ids]):
-    """The ids of a text."""
+    """Text output: token ids of a text."""
 
     spec: Vocabulary
     text: TextColumn
     noise: Noise | None = None
     mask_token: int = 0
-    """What the input reads a masked token as."""
+    """Token id that the input shows for masked tokens."""
     counted: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = ("likelihood", "text")
 
@@ -88,7 +89,7 @@ class TextOutput(Output[Ids]):
         return {self.name: self.text}
 
     def gold(self, row: Row) -> str:
-        """The right text of a row; the turns of a dialogue with blanks between them."""
+        """Gold text of a row; turns of a dialogue are joined by blanks."""
         text = row.text(self.text.column)
         return text if isinstance(text, str) else " ".join(text)
 
@@ -98,7 +99,7 @@ class TextOutput(Output[Ids]):
     def change(
         self, items: Sequence[Ids], values: Sequence[Ids], draws: Sequence[Draw], other: Callable[[Draw], Any]
     ) -> tuple[Sequence[Ids], Sequence[Ids]]:
-        """Noise on what is read, where the same text is to be written as it was."""
+        """Adds noise to the input, where the target is the same text."""
         if self.noise is not None:
             items = [self.noise.of(item, self.mask_token, draw) for item, draw in zip(items, draws, strict=True)]
         return items, values
@@ -107,12 +108,12 @@ class TextOutput(Output[Ids]):
         return self.text_target(values)
 
     def text_target(self, texts: Sequence[ArrayLike]) -> Target:
-        """(texts, positions), each text between the start and the end symbol."""
+        """Targets (texts, positions), each between start and end symbol."""
         vocabulary = self.spec
         return Target(*pad_ids(texts, vocabulary.pad, vocabulary.start, vocabulary.end))
 
     def answer(self, given: Any, item: Any, raw: Hypotheses, begun: Ids = ()) -> Prediction:
-        """The best text whole, also where it was begun, and the other hypotheses."""
+        """Best text, including its prefix, and the other hypotheses."""
         best, *others = [
             (self.text.decode([*begun, *hypothesis.tokens]), hypothesis.score) for hypothesis in raw.hypotheses
         ]

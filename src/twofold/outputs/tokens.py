@@ -1,4 +1,4 @@
-"""The tokens of a text itself, to pre-train an encoder: masked tokens, or each next one over a causal encoder."""
+"""Tokens output, for pre-training: masked language model, or causal language model over a causal encoder."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from twofold.results import Prediction, TokenScores
 from twofold.types import Batch, HiddenSpec, InputBatch, Target
 
 KEPT, DRAWN = 0.1, 0.1
-"""Of the tokens to be guessed, the shares that are read as they are, and as any other (Devlin et al., 2018)."""
+"""Fractions of the masked positions that keep their token, and that get a random one (BERT, Devlin et al. 2018)."""
 MASKED = 0.15
-"""The share of the tokens that are to be guessed unless a recipe says (Devlin et al., 2018)."""
+"""Default fraction of masked tokens (BERT, Devlin et al. 2018)."""
 
 
 @dataclass(frozen=True)
 class Config(OutputConfig):
-    """Settings of a masked or causal language model."""
+    """Settings of masked or causal language modeling."""
 
     takes: ClassVar[type] = TokenScores
     input: ClassVar[str | None] = "text"
     reads: ClassVar[type[InputBatch]] = Tokens
 
     masked: float | None = None
-    """Share of the tokens that are masked and to be guessed; with 0, over a causal encoder, each next one is. Unless
-    given it goes by the encoder: each next one if it is causal, otherwise 0.15."""
+    """Fraction of tokens that are masked and predicted; 0 predicts each next token (causal language model). null
+    chooses by the encoder: 0 if it is causal, else 0.15."""
 
     def __post_init__(self) -> None:
         if not 0 <= (self.masked or 0) < 1:
@@ -46,7 +46,7 @@ class Config(OutputConfig):
         return TokensOutput(name, self, input.vocabulary, input.tokenizer, self._share(name, spec.causal))
 
     def _share(self, name: str, causal: bool) -> float:
-        """The share of the tokens that are guessed, 0 where each next one is."""
+        """Fraction of masked tokens; 0 for a causal language model."""
         if self.masked is None:
             return 0.0 if causal else MASKED
         if causal and self.masked:
@@ -64,7 +64,7 @@ class Config(OutputConfig):
 
 @dataclass(frozen=True)
 class TokensOutput(Output[None]):
-    """What is guessed comes from the text itself and from no column."""
+    """Tokens output; targets come from the input text."""
 
     tokenizer: TextTokenizer
     share: float
@@ -75,7 +75,7 @@ class TokensOutput(Output[None]):
         if not self.share:
             return batch.with_target(self.name, next_tokens(read))
         shown, chosen = self._masked(read, draws)
-        # Another decoder may have masked some tokens before; right is what stood there.
+        # Another decoder may have masked tokens before; the target is the original text.
         right = read.tokens if read.unmasked is None else read.unmasked
         batch = batch.with_input(next(iter(batch.inputs)), replace(read, tokens=shown, unmasked=right))
         return batch.with_target(self.name, Target(right, chosen))
@@ -84,7 +84,8 @@ class TokensOutput(Output[None]):
         raise TwofoldError("this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`")
 
     def _masked(self, read: Tokens, draws: Sequence[Draw]) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is read, and where to guess; at least one token of every row, never a special one."""
+        """Masks tokens: returns the input and the positions to predict; at least one in every row, never a special
+        token."""
         tokens, real = read.tokens.numpy(), read.mask.numpy()
         ordinary = real & ~np.isin(tokens, self.tokenizer.structure)
         chosen = np.zeros_like(real)
@@ -100,14 +101,14 @@ class TokensOutput(Output[None]):
         return torch.from_numpy(shown), torch.from_numpy(chosen)
 
     def _shown(self, tokens: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
-        """Most as the mask, some as they are, some as any other token."""
+        """Replaces most tokens by the mask, keeps some, and replaces some by random tokens."""
         lot = draw.random(len(tokens))
         drawn = draw.integers(len(self.tokenizer), size=len(tokens))
         return np.where(lot < KEPT, tokens, np.where(lot < KEPT + DRAWN, drawn, self.tokenizer.mask))
 
 
 def next_tokens(read: Tokens) -> Target:
-    """At every place but the last the token that follows."""
+    """Target at every position but the last: the next token."""
     following = torch.roll(read.tokens, -1, 1)
     counts = torch.roll(read.mask, -1, 1) & read.mask
     counts[:, -1] = False

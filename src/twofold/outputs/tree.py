@@ -1,4 +1,4 @@
-"""A dependency tree over the words of a sentence: for each word its head, and the relation to it."""
+"""Tree output: dependency trees, with the head of each word and the relation to it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from twofold.results import Arcs, Prediction, Tree
 from twofold.types import Classes, HiddenSpec, Target
 
 TREE_MEMORY = 1 << 30
-"""Bytes that finding the tree of one sentence may take at most."""
+"""Maximum memory, in bytes, of parsing one sentence."""
 PAIR_BYTES = 80
-"""What it takes for every pair of words: their scores, and those of what the words are merged into."""
+"""Bytes for every pair of words: scores, and those of contracted nodes."""
 MOST_TREE_WORDS = math.isqrt(TREE_MEMORY // PAIR_BYTES)
 
 
 @dataclass(frozen=True)
 class Config(WordNamesConfig):
-    """Settings of dependency trees."""
+    """Settings of dependency parsing."""
 
     takes: ClassVar[type] = Arcs
     least: ClassVar[int] = 1
 
     column: tuple[str, ...] = ("heads", "relations")
-    """The columns or keys of heads, counted from 1 with 0 for the root, and of relations."""
+    """Columns of heads (counted from 1; 0 is the root) and relations."""
 
     def __post_init__(self) -> None:
         if len(self.column) != 2:
@@ -47,13 +47,13 @@ class Config(WordNamesConfig):
 
 @dataclass(frozen=True)
 class TreeOutput(WordNamesOutput):
-    """The head of every word and the number of its relation, by turns."""
+    """Tree output: head and relation id of each word, alternating."""
 
     config: Config
     metrics: ClassVar[tuple[str, ...]] = ("loss", "tree")
 
     def gold(self, row: Row) -> tuple[list[int], list[str]]:
-        """Heads and relations of a row, which must make a tree."""
+        """Heads and relations of a row, which must form a tree."""
         words, relations, column = self.words.value(row), self.names_in(row), self.config.column[0]
         given = row.values.get(column)
         heads = given.split() if isinstance(given, str) else given
@@ -74,21 +74,21 @@ class TreeOutput(WordNamesOutput):
         known = set(map(universal, self.spec.names))
 
         def new(row: Row) -> list[str]:
-            """Subtypes do not count, so one that was not seen can be answered rightly."""
+            """Relations without subtypes, because an unseen subtype can still be answered rightly."""
             return [relation for relation in self.gold(row)[1] if universal(relation) not in known]
 
         say_unseen(rows, new, self.spec)
         return [self.numbers_in(row) for row in rows]
 
     def numbers_in(self, row: Row, kept: int | None = None) -> list[int]:
-        """Heads and relations by turns, of so many words or of all."""
+        """Alternating heads and relation ids of the first `kept` words, or of all."""
         heads, relations = self.gold(row)
         kept = len(heads) if kept is None else kept
         heads = [head if head <= kept else UNSEEN for head in heads[:kept]]
         return [value for pair in zip(heads, numbers_of(relations[:kept], self.spec), strict=True) for value in pair]
 
     def target(self, values: Sequence[Ids]) -> Target:
-        """(rows, words, 2): the head and the number of the relation."""
+        """Targets (rows, words, 2): head and relation id."""
         flat = pad_ids(values, UNSEEN)[0]
         both = flat.view(len(flat), -1, 2)
         return Target(both.clamp(min=0), (both >= 0).all(-1))
