@@ -24,6 +24,9 @@ class Config(RecurrentDecoderConfig):
     """The first asks where to look; those above read what was found there."""
     attention: Literal["additive", "dot"] = "additive"
     """v·tanh(W q + U k), or a scaled dot product."""
+    recurrence: Literal["luong", "bahdanau"] = "luong"
+    """luong: attention after the update, c_i from s_i; bahdanau: before it, c_i from s_{i-1}, and
+    s_i = f(s_{i-1}, y_{i-1}, c_i), which learns token by token."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> AttentionRNNDecoder:
         assert isinstance(output, Vocabulary)
@@ -45,18 +48,30 @@ class Remembered(NamedTuple):
         return Remembered(source, keys, mask, asking, reading)
 
 
+class Asked(NamedTuple):
+    """The states of the first layer, what attention found with each, where it looked, and the state to go on from."""
+
+    outputs: Tensor
+    answers: Tensor
+    weights: Tensor
+    asking: RecurrentState
+
+
 class AttentionRNNDecoder(RecurrentDecoder):
     """The first layer follows what is written and asks; what attention finds goes into the layers above.
 
-    The question does not wait for the answer to the one before, so that in training each layer runs over
-    the whole target at once instead of token by token.
+    With the recurrence of Luong et al. (2015) the question does not wait for the answer to the one before, so that in
+    training each layer runs over the whole target at once. With that of Bahdanau et al. (2015) the first layer reads
+    each answer with its token, so it runs token by token; the layers above still run over the whole target.
     """
 
     attends = True
 
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(config, memory_width, vocabulary)
-        self.asking = Recurrent(config.cell, config.embedding, config.width, 1, 0.0)
+        self.asks_first = config.recurrence == "bahdanau"
+        read = config.embedding + (memory_width if self.asks_first else 0)
+        self.asking = Recurrent(config.cell, read, config.width, 1, 0.0)
         self.attend = QueryAttention(config.width, memory_width, config.width, config.attention)
         answered, above = config.width + memory_width, config.layers - 1
         self.reading = Recurrent(config.cell, answered, config.width, above, config.dropout) if above else None
@@ -76,12 +91,28 @@ class AttentionRNNDecoder(RecurrentDecoder):
     def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered, Tensor]:
         """Features (rows, positions, embedding) after each token, the state after the last, and where it looked."""
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
-        outputs, asking = self.asking(embedded, state.asking)
-        answers, weights = self.attend(outputs, state.keys, state.source, state.mask)
+        outputs, answers, weights, asking = (self._ask_first if self.asks_first else self._ask)(embedded, state)
         reading = state.reading
         if self.reading is not None:
             inputs = dropout(outputs, self.dropout, self.training)
             outputs, reading = self.reading(torch.cat([inputs, answers], -1), reading)
         features = torch.tanh(self.readout(torch.cat([outputs, answers, embedded], -1)))
         after = state._replace(asking=asking, reading=reading)
-        return dropout(features, self.dropout, self.training), after, weights[:, 0]
+        return dropout(features, self.dropout, self.training), after, weights
+
+    def _ask(self, embedded: Tensor, state: Remembered) -> Asked:
+        """Each state finds its answer."""
+        outputs, asking = self.asking(embedded, state.asking)
+        looked = self.attend(outputs, state.keys, state.source, state.mask)
+        return Asked(outputs, looked.values, looked.weights[:, 0], asking)
+
+    def _ask_first(self, embedded: Tensor, state: Remembered) -> Asked:
+        """Each state reads the answer that the state before it has found."""
+        asking, parts = state.asking, []
+        for token in torch.split(embedded, 1, 1):  # (rows, 1, embedding)
+            question = asking[0].transpose(0, 1)  # (rows, 1, width)
+            answer, weights = self.attend(question, state.keys, state.source, state.mask)
+            output, asking = self.asking(torch.cat([token, answer], -1), asking)
+            parts.append((output, answer, weights[:, 0]))
+        outputs, answers, looked = (torch.cat(values, 1) for values in zip(*parts, strict=True))
+        return Asked(outputs, answers, looked, asking)

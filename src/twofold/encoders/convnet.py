@@ -23,7 +23,9 @@ class Config(EncoderConfig):
     widths: tuple[int, ...] = (32, 64, 128, 256)
     """Channels of each stage, from fine to coarse."""
     blocks: int = 2
-    """Pairs of convolutions in a stage, each with a way around it."""
+    """Pairs of convolutions in a stage, each with a residual connection around it."""
+    residual: bool = True
+    """Adds the residual connections; `false` builds a plain stack of convolutions."""
     stem: Literal[1, 2, 4] = 2
     """How many pixels high and wide a place of the finest map is."""
     norm: ImageNorm = "batch"
@@ -58,8 +60,9 @@ class ConvnetEncoder(Encoder):
         self.stem = nn.Sequential(*stem)
         self.stages = nn.ModuleList()
         for number, (before, width) in enumerate(pairwise([first, *config.widths])):
-            blocks = [Residual(before, width, norm, activation, stride=2 if number else 1)]
-            blocks += [Residual(width, width, norm, activation) for _ in range(config.blocks - 1)]
+            blocks = [Residual(before, width, norm, activation, 2 if number else 1, config.residual)]
+            more = config.blocks - 1
+            blocks += [Residual(width, width, norm, activation, residual=config.residual) for _ in range(more)]
             self.stages.append(nn.Sequential(*blocks))
 
     def forward(self, batch: Batch) -> Hidden:

@@ -61,6 +61,8 @@ class Config(EncoderConfig):
     """Width of the states and of the summary."""
     bottleneck: int = 320
     """Width in the middle of the dense layers that a mean of states passes through to be a summary."""
+    residual: bool = True
+    """Adds the input of each convolution layer to its output (residual connection); `false` builds a plain stack."""
     dropout: float = 0.1
     """Share of values set to zero on the token vectors and on what the convolutions give."""
 
@@ -70,6 +72,8 @@ class Config(EncoderConfig):
         sizes = (self.embedding, self.channels, self.orders, self.width, self.bottleneck)
         if self.weights != "none" and sizes != SIZES:
             raise ValueError(f"weights {self.weights} have sizes of their own; leave the others as they are")
+        if self.weights != "none" and not self.residual:
+            raise ValueError(f"weights {self.weights} were trained with residual connections; leave residual out")
 
     def spec(self) -> HiddenSpec:
         return HiddenSpec(states=self.width, summary=self.width)
@@ -112,7 +116,9 @@ class TextConvnet(Encoder):
         inside = len(config.orders) * config.channels
         self.enter = nn.Linear(config.embedding, inside)
         self.enter_norm = nn.LayerNorm(inside, EPSILON)
-        self.convolutions = nn.ModuleList(Convolution(order, config.channels) for order in config.orders)
+        self.convolutions = nn.ModuleList(
+            Convolution(order, config.channels, config.residual) for order in config.orders
+        )
         self.norm = nn.LayerNorm(config.embedding + inside, EPSILON)
         self.project = nn.Linear(config.embedding + inside, config.width)
         self.finish = Finish(config.width, config.bottleneck) if needs & {"summary", "finish"} else None
@@ -162,10 +168,11 @@ class TextConvnet(Encoder):
 
 
 class Convolution(nn.Module):
-    """Two layers over windows of so many tokens, each added to what it has read."""
+    """Two layers over windows of so many tokens, each added to what it has read unless it is not `residual`."""
 
-    def __init__(self, order: int, channels: int) -> None:
+    def __init__(self, order: int, channels: int, residual: bool = True) -> None:
         super().__init__()
+        self.residual = residual
         self.first, self.second = (nn.Linear(order * channels, channels) for _ in range(2))
 
     def forward(self, values: Tensor, windows: Tensor) -> Tensor:
@@ -173,7 +180,8 @@ class Convolution(nn.Module):
         for layer in (self.first, self.second):
             nothing = values.new_zeros(1, values.shape[1])
             near = torch.cat([values, nothing]).index_select(0, windows.flatten())
-            values = layer(near.view(len(windows), -1)).relu_() + values
+            changed = layer(near.view(len(windows), -1)).relu_()
+            values = changed + values if self.residual else changed
         return values
 
 

@@ -63,17 +63,33 @@ class Convolution(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual block: two convolutions and a residual connection (ResNet, He et al. 2015)."""
+    """Residual block: two convolutions and a residual connection (ResNet, He et al. 2015).
 
-    def __init__(self, channels: int, width: int, norm: ImageNorm, activation: Activation, stride: int = 1) -> None:
+    With `residual=False` only the two convolutions run. The projection of the connection then stays frozen and unused,
+    so that weights load either way.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        norm: ImageNorm,
+        activation: Activation,
+        stride: int = 1,
+        residual: bool = True,
+    ) -> None:
         super().__init__()
         self.first = Convolution(channels, width, norm, activation, stride=stride)
         self.second = Convolution(width, width, norm, None)
         same = channels == width and stride == 1
         self.around = None if same else Convolution(channels, width, norm, None, size=1, stride=stride)
-        self.activation = activation
+        self.activation, self.residual = activation, residual
+        if self.around is not None and not residual:
+            self.around.requires_grad_(False)
 
     def forward(self, maps: Tensor) -> Tensor:
+        if not self.residual:
+            return _ACTIVATIONS[self.activation](self.second(self.first(maps)))
         around = maps if self.around is None else self.around(maps)
         return _ACTIVATIONS[self.activation](self.second(self.first(maps)) + around)
 

@@ -33,6 +33,8 @@ class BlockSettings:
     norm_place: Literal["pre", "post"] = "pre"
     """Position of the norm: `pre` normalizes the input of each sub-layer, `post` normalizes after the residual
     connection."""
+    residual: bool = True
+    """Adds the input of each sub-layer to its output (residual connection); `false` builds a plain stack."""
     activation: Literal["relu", "gelu"] = "relu"
     """Activation of the feed-forward layers."""
     dropout: float = 0.1
@@ -111,13 +113,16 @@ class DecoderBlock(nn.Module):
 
 
 class Around(nn.Module):
-    """Residual connection around a sub-layer: x + f(norm(x)) with `pre`, norm(x + f(x)) with `post`."""
+    """Residual connection around a sub-layer: x + f(norm(x)) with `pre`, norm(x + f(x)) with `post`.
+
+    A plain stack (`residual: false`) leaves out x.
+    """
 
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
         self.norm = make_norm(settings.norm, settings.width)
         self.before = settings.norm_place == "pre"
-        self.dropout = settings.dropout
+        self.dropout, self.residual = settings.dropout, settings.residual
 
     def forward(self, states: Tensor, mask: Tensor | None, layer: Callable[[Tensor], Tensor]) -> Tensor:
         return self.leave(states, layer(self.enter(states, mask)), mask)
@@ -127,8 +132,9 @@ class Around(nn.Module):
         return self.norm(states, mask) if self.before else states
 
     def leave(self, states: Tensor, changed: Tensor, mask: Tensor | None) -> Tensor:
-        """Adds the sub-layer's output to the states."""
-        states = states + dropout(changed, self.dropout, self.training)
+        """Adds the sub-layer's output to the states; replaces them in a plain stack."""
+        changed = dropout(changed, self.dropout, self.training)
+        states = states + changed if self.residual else changed
         return states if self.before else self.norm(states, mask)
 
 

@@ -1,4 +1,4 @@
-"""Next-utterance prediction, for pre-training: does the second text of a pair come from another row?"""
+"""Predicts whether the second text of a pair comes from another row (next-utterance prediction, pre-training)."""
 
 from __future__ import annotations
 
