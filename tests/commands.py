@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 from twofold.cli import main
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+def run(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
 
 
-def answer(*arguments: str | Path) -> Any:
+def answer(*arguments: str | Path, stdin: str | None = None) -> Any:
     """The one JSON object that a command prints."""
-    result = run(*arguments, "--json")
+    result = run(*arguments, "--json", stdin=stdin)
     assert result.exit_code == 0, (result.stderr, result.exception)
     assert result.stderr == ""
     (line,) = result.stdout.splitlines()

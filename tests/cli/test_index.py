@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,27 @@ def test_an_index_of_a_model_with_code_of_its_own_can_be_changed(models: Path, t
     said = refusal("index", command, index, "--texts", texts)
     assert said.endswith("(twofold.encoders.transformer); allow it with --allow-code if you trust it")
     assert f"{len(ROWS) + 1} candidates" in done("index", command, index, "--texts", texts, "--allow-code")
+
+
+def test_an_index_takes_texts_from_standard_input(models: Path, tmp_path: Path) -> None:
+    said = run("index", "build", tmp_path / "index", "--model", models / "bi", "--texts", "-", stdin="one\ntwo\n")
+    assert said.exit_code == 0, said.stderr
+    rows = '{"text": "three", "id": "c", "lang": "en"}\n'
+    assert run("index", "add", tmp_path / "index", "--texts", "-", stdin=rows).exit_code == 0
+    assert {hit["id"]: hit["text"] for hit in answer("search", tmp_path / "index", "one")["hits"]} == {
+        1: "one",
+        2: "two",
+        "c": "three",
+    }
+    assert ids(answer("search", tmp_path / "index", "one", "--where", "lang == 'en'")) == ["c"]
+
+
+def test_a_filter_that_no_type_can_pass_warns_on_standard_error(built: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = run("search", built, "one", "--where", "third = '1'", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["hits"]) == (0, [])
+    assert result.stderr == (
+        "warning: filter: third = \"1\" is never true, because the values of 'third' are numbers; "
+        "write numbers without quotes\n"
+    )

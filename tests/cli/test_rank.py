@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,36 @@ def test_wrong_usage_ends_with_status_2(models: Path, lines: Path, wrong: list[s
 def test_a_context_and_candidates_must_be_given(models: Path, lines: Path) -> None:
     assert "CONTEXT" in refusal("rank", models / "bi", "--candidates", lines, status=2)
     assert "--candidates" in refusal("rank", models / "bi", "one", status=2)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "texts"),
+    [
+        ("one\n\ntwo\nthree", {1: "one", 3: "two", 4: "three"}),
+        ('{"text": "one", "id": "a"}\n{"text": "two"}\n', {"a": "one", 2: "two"}),
+        ("삼백\n", {1: "삼백"}),
+    ],
+)
+def test_candidates_come_from_standard_input(models: Path, stdin: str, texts: dict[Any, str]) -> None:
+    hits = answer("rank", models / "bi", "--candidates", "-", "one", stdin=stdin)["hits"]
+    assert {hit["id"]: hit["text"] for hit in hits} == texts
+
+
+def test_standard_input_without_candidates_is_one_line(models: Path) -> None:
+    result = run("rank", models / "bi", "--candidates", "-", "one", stdin="")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert "standard input.txt: holds no rows" in line
+
+
+@pytest.mark.parametrize("context", ["-5 degrees", "-", "--five"])
+def test_an_input_that_begins_with_a_minus_sign_stands_after_two(models: Path, lines: Path, context: str) -> None:
+    content = json.loads(run("rank", models / "bi", "--candidates", lines, "--json", "--", context).stdout)
+    assert content["context"] == [context]
+
+
+@pytest.mark.parametrize("context", ["-5 degrees", "-five", "--five degrees"])
+def test_an_input_taken_for_an_option_is_told_how_to_be_given(models: Path, lines: Path, context: str) -> None:
+    said = refusal("rank", models / "bi", "--candidates", lines, context, status=2)
+    assert said.endswith("; put -- before an input that begins with a minus sign")
+    assert "put --" not in refusal("rank", models / "bi", "--candidatez", lines, "one", status=2)

@@ -73,8 +73,17 @@ def passing(index: Index, where: str) -> set[int]:
         ("and = 1", {4}),
         (f"big = {2**62}", {7}),
         ("big > 1e18", {7}),
-        ('tags = "a"', set()),
-        ('inner = "ko"', set()),
+        ("lang = 'ko'", {2, 3}),
+        ("lang == 'ko'", {2, 3}),
+        ('lang == "ko"', {2, 3}),
+        ("year == 2021", {3}),
+        ("lang in ('ko', \"fr\")", {2, 3, 4}),
+        (r"""name = 'say "hi" \\ there\n'""", {5}),
+        (r"""name = 'Robert\'); DROP TABLE candidates; --'""", {6}),
+        ("id = 3", {3}),
+        ("id == 3 or id > 6", {3, 7, 8}),
+        ("id in (1, 2, 99)", {1, 2}),
+        ("not id != 4", {4}),
     ],
 )
 def test_comparisons_pass_what_they_say(index: Index, where: str, ids: set[int] | None) -> None:
@@ -99,11 +108,40 @@ def test_comparisons_pass_what_they_say(index: Index, where: str, ids: set[int] 
         ("((((year = 2020))))", {2}),
         ("year = 2019 or year = 2020 or year = 2022", {1, 2, 4}),
         ("year > 2019 and year < 2022 and not year = 2021", {2, 6}),
-        ("year = 1 and lang = 2 or not (price = 3 and new = 4) and year = 2019", {1}),
+        ("year = 1 and year = 2 or not (price = 3 and new = 4) and year = 2019", {1}),
     ],
 )
 def test_and_binds_closer_than_or_and_not_closest(index: Index, where: str, ids: set[int]) -> None:
     assert passing(index, where) == ids
+
+
+@pytest.mark.parametrize(
+    ("where", "ids", "said"),
+    [
+        ("lang = 3", set(), "lang = 3 is never true, because the values of 'lang' are texts; write \"3\" in quotes"),
+        ("not lang = 3", set(ROWS), "lang = 3 is never true"),
+        ("lang > 3 or year = 2019", {1}, "lang > 3 is never true"),
+        ("lang != 3", {1, 2, 3, 4}, "lang != 3 is true of every candidate with this field"),
+        ("lang in ('ko', 3)", {2, 3}, "lang = 3 is never true"),
+        ("lang = true", set(), "lang = true is never true, because the values of 'lang' are texts"),
+        ("price = '2'", set(), "the values of 'price' are numbers; write numbers without quotes"),
+        ("new = 'true'", set(), "the values of 'new' are numbers"),
+        ("tags = 'a'", set(), "the values of 'tags' are lists or objects"),
+        ("inner = 'ko'", set(), "the values of 'inner' are lists or objects"),
+        ("id = '3'", set(), "the values of 'id' are numbers; write numbers without quotes"),
+    ],
+)
+def test_a_comparison_that_no_type_can_pass_is_a_warning(index: Index, where: str, ids: set[int], said: str) -> None:
+    for _ in range(2):  # the second result is remembered
+        with pytest.warns(UserWarning, match="filter: ") as caught:
+            assert passing(index, where) == ids
+        (message,) = [str(warning.message) for warning in caught]
+        assert said in message
+
+
+def test_texts_and_numbers_in_one_field_raise_no_warning(index: Index) -> None:
+    assert passing(index, "year = '2021'") == {5}
+    assert passing(index, "year = 7") == passing(index, "year = '7'") == set()
 
 
 @pytest.mark.parametrize(
@@ -114,8 +152,9 @@ def test_and_binds_closer_than_or_and_not_closest(index: Index, where: str, ids:
         ("lang", "is missing at the end"),
         ("lang =", "a text in quotes or a number is missing at the end"),
         ("lang = ko", "a text in quotes or a number is missing before 'ko'"),
-        ("lang = 'ko'", "cannot read"),
-        ('lang == "ko"', "is missing before '='"),
+        ("lang = 'ko", "cannot read"),
+        ("lang = 'ko\"", "cannot read"),
+        ("lang === 'ko'", "is missing before '='"),
         ('lang = "ko', "cannot read"),
         (r'lang = "\x"', "is not a text in quotes"),
         ('lang = "ko" year = 1', "'and' or 'or' is missing before 'year'"),
@@ -134,7 +173,6 @@ def test_and_binds_closer_than_or_and_not_closest(index: Index, where: str, ids:
         ("lang LIKE 3", "is missing before 'LIKE'"),
         ("color = 3", "there is no field 'color'; the fields are"),
         ("text = 3", "there is no field 'text'"),
-        ("id = 3", "there is no field 'id'"),
         ("key = 3", "there is no field 'key'"),
         ("lang = null", "is missing before 'null'"),
         ("not " * 60 + "year = 1", "nested too deeply"),
@@ -246,7 +284,7 @@ def test_a_number_that_json_does_not_know_does_not_spoil_filters(
 
 def test_a_filter_without_any_field_says_so(tokenizer: TextTokenizer, tmp_path: Path) -> None:
     index = Index.build(tmp_path / "index", ranker_of(tokenizer), ["one"])
-    with pytest.raises(TwofoldError, match="there is no field 'lang'; no candidate has any field"):
+    with pytest.raises(TwofoldError, match="there is no field 'lang'; candidates have only id"):
         index.search("one", 3, "lang = 3")
 
 

@@ -28,6 +28,8 @@ class _Group(click.Group):
         warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _with_hint(error) from None
         except TwofoldError as error:
             for line in _error_lines(error):
                 click.echo(f"error: {line}", err=True)
@@ -36,6 +38,14 @@ class _Group(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
         raise click.exceptions.Exit(1)
+
+
+def _with_hint(error: click.NoSuchOption) -> click.UsageError:
+    """Says how to give an input that looks like an option."""
+    if error.option_name.startswith("--") and " " not in error.option_name:
+        return error
+    message = error.format_message().rstrip(".")
+    return click.UsageError(f"{message}; put -- before an input that begins with a minus sign", error.ctx)
 
 
 def _error_lines(error: TwofoldError) -> list[str]:

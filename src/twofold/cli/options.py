@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from twofold.inputs import InputConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+LONGEST_START = 1 << 20
+"""Bytes of standard input from which its form is known."""
 
 
 class FilePath(click.Path):
@@ -29,6 +34,27 @@ class FilePath(click.Path):
         if value == "":
             self.fail("the name is empty", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class RowsFile(click.Path):
+    """Name of a file to read, or `-` for standard input, which is kept in a temporary file while the command runs.
+
+    Standard input holds lines of text, or of JSON if the first line is a JSON object.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value != "-":
+            return value
+        folder = (ctx or click.get_current_context()).with_resource(tempfile.TemporaryDirectory())
+        if sys.stdin is None:
+            self.fail("standard input is closed", param, ctx)
+        stream = sys.stdin.buffer
+        first = stream.readline(LONGEST_START)
+        path = Path(folder, "standard input.jsonl" if first.lstrip().startswith(b"{") else "standard input.txt")
+        with path.open("wb") as file:
+            file.write(first)
+            shutil.copyfileobj(stream, file)
+        return str(path)
 
 
 def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:

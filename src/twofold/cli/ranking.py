@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import FilePath, check_files, json_option, several, show, where_options
+from twofold.cli.options import FilePath, RowsFile, check_files, json_option, several, show, where_options
 from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from twofold.results import Hits
 
 TEXTS = (
-    "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz; of images a folder, an "
-    "archive, a table."
+    "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz; images: a folder, an "
+    "archive, a table; - reads lines of text or JSON from standard input."
 )
 _folder = click.argument("folder", metavar="INDEX", type=FilePath())
-_texts = click.option("--texts", required=True, help=TEXTS)
+_texts = click.option("--texts", required=True, type=RowsFile(), help=TEXTS)
 _model = click.option("--model", help="Where the index's model lies, if it was moved.")
 _reverse = click.option(
     "--reverse", is_flag=True, help="Find what would be a context for what would be a candidate, which a `bi` can."
@@ -44,7 +44,9 @@ ranking_options = several(
 @click.option(
     "--candidates",
     required=True,
-    help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz; of images a folder, an archive, a table.",
+    type=RowsFile(),
+    help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz; images: a folder, an archive, a table; "
+    "- reads lines of text or JSON from standard input.",
 )
 @_reverse
 @ranking_options
@@ -64,6 +66,7 @@ def rank(
 
     \b
       twofold rank default --candidates answers.txt "how do I list a folder?"
+      cut -f 2 answers.tsv | twofold rank default --candidates - "how do I list a folder?"
       twofold rank runs/rank_poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
       twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
       twofold rank runs/retrieve_images --candidates photos.zip "two dogs run on grass"

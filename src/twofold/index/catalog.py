@@ -17,7 +17,7 @@ import numpy as np
 from twofold.errors import TwofoldError
 from twofold.index import database as sqlite
 from twofold.index.database import CATALOG_FILE, FORMAT, REMEDY, Entry, ShardRecord, small_tables_checksum
-from twofold.index.filters import condition
+from twofold.index.filters import condition, mismatches
 from twofold.index.quantized import Floats, Rows
 
 if TYPE_CHECKING:
@@ -153,11 +153,11 @@ class Catalog:
             yield from (id for _, id in rows)
             last = rows[-1][0]
 
-    def keys_where(self, where: str) -> Rows:
-        """Keys of the candidates that pass a filter."""
+    def keys_where(self, where: str) -> tuple[Rows, list[str]]:
+        """Keys of the candidates that pass a filter, ascending, and what is wrong with the filter's types."""
         passing = condition(where, self.fields())
         query = f"SELECT key FROM candidates WHERE {passing.sql}"  # noqa: S608 - whatever was given is a parameter
-        return self._keys(query, passing.values)
+        return np.sort(self._keys(query, passing.values)), mismatches(passing, self._query)
 
     def _query(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         with sqlite.translate_errors(self.path):

@@ -1,11 +1,11 @@
-"""The little language of filters, `lang = "ko" and year >= 2020`, as a condition with parameters for SQLite."""
+"""Filter language of the index, such as `lang = 'ko' and year >= 2020`: a parser that writes a condition for SQLite."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,32 +14,104 @@ from twofold.errors import TwofoldError
 MAX_CHARACTERS = 10_000
 MAX_COMPARISONS = 500
 MAX_DEPTH = 50
-EXAMPLE = 'write comparisons such as lang = "ko" and year >= 2020'
-FIELD = "json_extract(fields, ?)"
+EXAMPLE = "write comparisons such as lang = 'ko' and year >= 2020"
+ID = "id"
+"""Name by which filters reach the ids of candidates."""
+TEXT, NUMBER, OTHER = "texts", "numbers", "lists or objects"
+"""Types of values, as messages name them; `true` and `false` are numbers to SQLite."""
+_TYPES = {"text": TEXT, "integer": NUMBER, "real": NUMBER, "true": NUMBER, "false": NUMBER}
 _TOKEN = re.compile(
     r"""\s*(?: (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.]) |
-    (?P<word>\w+) | (?P<sign><=|>=|!=|=|<|>) | (?P<mark>[(),]) | (?P<text>"(?:[^"\\]|\\.)*") )""",
+    (?P<word>\w+) | (?P<sign><=|>=|!=|==|=|<|>) | (?P<mark>[(),]) |
+    (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*') )""",
     re.VERBOSE,
 )
+_ESCAPED_OR_QUOTE = re.compile(r'\\.|"', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Field of the candidates, or their id, as SQL expressions with parameters."""
+
+    name: str
+
+    @property
+    def value(self) -> str:
+        return ID if self.name == ID else "json_extract(fields, ?)"
+
+    @property
+    def type(self) -> str:
+        return f"typeof({ID})" if self.name == ID else "json_type(fields, ?)"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Parameters of either expression."""
+        return () if self.name == ID else (f'$."{self.name}"',)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of a column with a value."""
+
+    column: Column
+    sign: str
+    value: Any
+
+    @property
+    def type(self) -> str:
+        return TEXT if isinstance(self.value, str) else NUMBER
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What stands after WHERE, and its parameters."""
+    """SQL condition for a WHERE clause, with its parameters."""
 
     sql: str
     values: tuple[Any, ...]
+    comparisons: tuple[Comparison, ...] = ()
+
+
+Query = Callable[[str, Sequence[Any]], list[Any]]
+"""Runs an SQL query with parameters and returns its rows."""
 
 
 def condition(text: str, fields: Collection[str]) -> Condition:
-    """Parse comparisons of fields with texts or numbers, joined by and, or, not and parentheses."""
+    """Parses comparisons of fields with texts or numbers, joined by and, or, not and parentheses."""
     if len(text) > MAX_CHARACTERS:
         raise TwofoldError(f"filter: over {MAX_CHARACTERS:,} characters long")
     return _Parser(text, fields).parse()
 
 
+def mismatches(condition: Condition, query: Query) -> list[str]:
+    """Describes comparisons whose result is the same for all candidates, because no value has the type to compare."""
+    messages = []
+    for comparison in condition.comparisons:
+        column = comparison.column
+        names = [name for name, type in _TYPES.items() if type == comparison.type]
+        same_type = f"SELECT 1 FROM candidates WHERE {column.type} IN ({', '.join('?' * len(names))}) LIMIT 1"  # noqa: S608
+        if query(same_type, [*column.parameters, *names]):
+            continue
+        rows = query(f"SELECT DISTINCT {column.type} FROM candidates", column.parameters)  # noqa: S608
+        types = {_TYPES.get(name, OTHER) for (name,) in rows if name not in (None, "null")}
+        if types:
+            messages.append(_mismatch(comparison, types))
+    return list(dict.fromkeys(messages))
+
+
+def _mismatch(comparison: Comparison, types: set[str]) -> str:
+    name, value = comparison.column.name, json.dumps(comparison.value, ensure_ascii=False)
+    outcome = "is true of every candidate with this field" if comparison.sign == "!=" else "is never true"
+    remedy = ""
+    if types == {TEXT} and not isinstance(comparison.value, bool):
+        remedy = f'; write "{value}" in quotes'
+    elif types == {NUMBER}:
+        remedy = "; write numbers without quotes"
+    known = " and ".join(sorted(types))
+    return f"filter: {name} {comparison.sign} {value} {outcome}, because the values of '{name}' are {known}{remedy}"
+
+
 def _tokens(text: str) -> Iterator[tuple[str, Any]]:
-    """The kind and the value of each token."""
+    """Kind and value of each token."""
     place = 0
     while text[place:].strip():
         token = _TOKEN.match(text, place)
@@ -52,14 +124,18 @@ def _tokens(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _number(digits: str) -> int | float:
-    """A number as SQLite compares it: whole ones have 64 bits, larger ones are floats."""
+    """Number as SQLite compares it: integers have 64 bits, larger numbers are floats."""
     value = float(digits)
     return int(digits) if abs(value) < 2**62 and set(digits) <= set("-0123456789") else value
 
 
 def _quoted(token: str) -> str:
+    """Text in quotes, with the escapes of JSON."""
+    inner = token[1:-1]
+    if token[0] == "'":
+        inner = _ESCAPED_OR_QUOTE.sub(lambda match: {r"\'": "'", '"': r"\""}.get(match[0], match[0]), inner)
     try:
-        text = str(json.loads(token))
+        text = str(json.loads(f'"{inner}"'))
         text.encode()
     except ValueError:
         raise TwofoldError(f"filter: {token!r} is not a text in quotes; {EXAMPLE}") from None
@@ -67,17 +143,18 @@ def _quoted(token: str) -> str:
 
 
 class _Parser:
-    """A recursive descent over the tokens, one method for each rule of the grammar."""
+    """Recursive descent parser with one method for each rule of the grammar."""
 
     def __init__(self, text: str, fields: Collection[str]) -> None:
         self.tokens, self.fields, self.values = deque(_tokens(text)), fields, list[Any]()
-        self.depth = self.comparisons = 0
+        self.comparisons: list[Comparison] = []
+        self.depth = self.count = 0
 
     def parse(self) -> Condition:
         sql = self._disjunction()
         if self.tokens:
             raise self._missing("'and' or 'or'")
-        return Condition(sql, tuple(self.values))
+        return Condition(sql, tuple(self.values), tuple(self.comparisons))
 
     def _disjunction(self) -> str:
         return self._joined("or", lambda: self._joined("and", self._term))
@@ -104,29 +181,41 @@ class _Parser:
             self.depth -= 1
 
     def _comparison(self) -> str:
-        self.comparisons += 1
-        if self.comparisons > MAX_COMPARISONS:
+        self.count += 1
+        if self.count > MAX_COMPARISONS:
             raise TwofoldError(f"filter: over {MAX_COMPARISONS} comparisons")
-        name = self._next("word", "the name of a field")
-        if name not in self.fields:
-            known = f"the fields are {', '.join(sorted(self.fields))}" if self.fields else "no candidate has any field"
-            raise TwofoldError(f"filter: there is no field '{name}'; {known}")
-        path = f'$."{name}"'
+        column = self._column()
         if self._take("word", "in"):
-            self._expect("(")
-            values = [self._value()]
-            while self._take("mark", ","):
-                values.append(self._value())
-            self._expect(")")
-            self.values += [path, *values]
-            return f"coalesce({FIELD} IN ({', '.join('?' * len(values))}), 0)"
-        sign, value = self._next("sign", "=, !=, <, <=, >, >= or in"), self._value()
+            values = self._list()
+            self.values += [*column.parameters, *values]
+            self.comparisons += [Comparison(column, "=", value) for value in values]
+            return f"coalesce({column.value} IN ({', '.join('?' * len(values))}), 0)"
+        sign = self._next("sign", "=, !=, <, <=, >, >= or in").replace("==", "=")
+        value = self._value()
+        self.comparisons.append(Comparison(column, sign, value))
         if sign in ("=", "!="):
-            self.values += [path, value]
-            return f"coalesce({FIELD} {sign} ?, 0)"  # a candidate without the field never passes
-        self.values += [path, path, value]
+            self.values += [*column.parameters, value]
+            return f"coalesce({column.value} {sign} ?, 0)"  # a candidate without the field never passes
+        self.values += [*column.parameters, *column.parameters, value]
         types = "('text')" if isinstance(value, str) else "('integer', 'real')"
-        return f"(typeof({FIELD}) IN {types} AND {FIELD} {sign} ?)"
+        return f"(typeof({column.value}) IN {types} AND {column.value} {sign} ?)"
+
+    def _column(self) -> Column:
+        name = self._next("word", "the name of a field")
+        if name != ID and name not in self.fields:
+            known = (
+                f"the fields are {', '.join([ID, *sorted(self.fields)])}" if self.fields else "candidates have only id"
+            )
+            raise TwofoldError(f"filter: there is no field '{name}'; {known}")
+        return Column(name)
+
+    def _list(self) -> list[Any]:
+        self._expect("(")
+        values = [self._value()]
+        while self._take("mark", ","):
+            values.append(self._value())
+        self._expect(")")
+        return values
 
     def _value(self) -> Any:
         for word in ("true", "false"):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,13 +85,23 @@ class Snapshot:
     """Those of the candidates' projections."""
 
 
+@dataclass(frozen=True)
+class Passing:
+    """Candidates that pass a filter."""
+
+    version: int
+    keys: Rows
+    """Keys, ascending."""
+    warnings: list[str]
+
+
 class SnapshotCache:
     """Keeps the latest snapshot and the results of filters until the index changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._latest = Snapshot(-1, {})
-        self._passing: dict[str, tuple[int, Rows]] = {}
+        self._passing: dict[str, Passing] = {}
         self._candidates_checked = False
         self.renew_lock()
 
@@ -134,16 +145,18 @@ class SnapshotCache:
 
     def _keys_that_pass(self, where: str, version: int, catalog: Catalog) -> Rows:
         with self._lock:
-            known = self._passing.get(where)
-            if known is None or known[0] != version:
-                keys = catalog.keys_where(where)
+            passing = self._passing.get(where)
+            if passing is None or passing.version != version:
+                passing = Passing(version, *catalog.keys_where(where))
                 if not self._candidates_checked:  # a candidate whose fields are damaged would drop out unseen
                     catalog.check_candidates()
                     self._candidates_checked = True
                 while len(self._passing) >= FILTERS_KEPT:
                     del self._passing[next(iter(self._passing))]
-                self._passing[where] = known = (version, np.sort(keys))
-            return known[1]
+                self._passing[where] = passing
+        for message in passing.warnings:
+            warnings.warn(message, stacklevel=6)
+        return passing.keys
 
 
 def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = False) -> int:
