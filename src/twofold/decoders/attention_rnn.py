@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from twofold.decoders import RecurrentDecoder, RecurrentDecoderConfig
-from twofold.generate.decoder import make_output
+from twofold.generate.decoder import make_output, repeated
 from twofold.layers.blocks import dropout
 from twofold.layers.pooling import masked_mean
 from twofold.layers.recurrent import QueryAttention, Recurrent, RecurrentState
@@ -78,7 +78,8 @@ class AttentionRNNDecoder(RecurrentDecoder):
         self.readout = nn.Linear(answered + config.embedding, config.embedding)
         self.output = make_output(config.embedding, vocabulary.size, self.embedding if config.tied else None)
 
-    def start(self, hidden: Hidden) -> Remembered:
+    def start(self, hidden: Hidden, beam: int = 1) -> Remembered:
+        hidden = repeated(hidden, beam)
         source, mask = hidden.need("states"), hidden.mask
         first = torch.tanh(self.first(masked_mean(source, mask)))
         asking = self.asking.state(first[:, : self.asking.width])

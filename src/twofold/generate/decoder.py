@@ -29,8 +29,8 @@ class TextDecoder(Decoder):
         """Computes features (rows, positions, width) for the token after each given token (teacher forcing)."""
         raise NotImplementedError
 
-    def start(self, hidden: Hidden) -> State:
-        """State before the start symbol."""
+    def start(self, hidden: Hidden, beam: int = 1) -> State:
+        """State before the start symbol, with `beam` hypotheses for each row, side by side."""
         raise NotImplementedError
 
     def step(self, state: Any, tokens: Tensor) -> Step:
@@ -91,6 +91,12 @@ def sampled_teaching(decoder: TextDecoder, hidden: Hidden, tokens: Tensor, chanc
             chosen = torch.rand(len(own), device=own.device) < chance
             current = torch.where(chosen, own, tokens[:, position + 1])
     return torch.stack(features, 1)
+
+
+def repeated(hidden: Hidden, times: int) -> Hidden:
+    """Repeats each row, for decoders that keep the source of each hypothesis apart."""
+    rows = torch.arange(len(hidden.mask), device=hidden.mask.device)
+    return hidden if times == 1 else hidden.select(rows.repeat_interleave(times))
 
 
 def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twofold.layers.blocks import NormKind, PositionKind, Rotary, dropout, make_norm
+from twofold.layers.cache import Cache
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,10 @@ class DecoderBlock(nn.Module):
         states = self.around_attention(states, mask, lambda x: self.attention(x, None, True, rotary))
         return self._read_source(states, mask, memory, source, weights)
 
-    def step(
-        self, state: Tensor, past: KeysValues | None, memory: KeysValues, source: Tensor, rotary: Rotary | None
-    ) -> tuple[Tensor, KeysValues]:
-        """Computes one more position, (rows, 1, width), and the keys and values up to it."""
-        around = self.around_attention
-        changed, grown = self.attention.step(around.enter(state, None), past, rotary)
-        state = around.leave(state, changed, None)
-        return self._read_source(state, None, memory, source, False).values, grown
+    def step(self, states: Tensor, past: Past, memory: KeysValues, source: Tensor, rotary: Rotary | None) -> Tensor:
+        """Computes one more position of each hypothesis, (rows, hypotheses, width)."""
+        states = self.around_attention(states, None, lambda x: self.attention.step(x, past, rotary))
+        return self._read_source(states, None, memory, source, False).values
 
     def _read_source(
         self, states: Tensor, mask: Tensor | None, memory: KeysValues, source: Tensor, weights: bool
@@ -168,11 +165,14 @@ class KeysValues(NamedTuple):
     keys: Tensor
     values: Tensor
 
-    def followed_by(self, more: KeysValues) -> KeysValues:
-        return KeysValues(torch.cat([self.keys, more.keys], 2), torch.cat([self.values, more.values], 2))
 
-    def select(self, rows: Tensor) -> KeysValues:
-        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+class Past(NamedTuple):
+    """What one layer needs of the positions before the current one."""
+
+    cache: Cache
+    layer: int
+    visible: Tensor | None
+    """Mask to be added to the scores, (rows, 1, hypotheses, entries); None if all entries may be seen."""
 
 
 def attend(
@@ -210,22 +210,25 @@ class SelfAttention(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor | None, causal: bool, rotary: Rotary | None) -> Tensor:
         """Attends over `states` (rows, positions, width); `mask` (rows, positions) is true where real."""
-        queries, memory = self._read(states, rotary, 0)
+        queries, memory = self._read(states, rotary)
         allowed = None if mask is None else mask[:, None, None]
         dropout = self.dropout if self.training else 0.0
         return self.output(_join(attend(queries, memory, allowed, causal, dropout).values))  # type: ignore[no-any-return]
 
-    def step(self, state: Tensor, past: KeysValues | None, rotary: Rotary | None) -> tuple[Tensor, KeysValues]:
-        """Attends from one more position, (rows, 1, width), to itself and all previous ones."""
-        queries, memory = self._read(state, rotary, 0 if past is None else past.keys.shape[2])
-        if past is not None:
-            memory = past.followed_by(memory)
-        return self.output(_join(attend(queries, memory).values)), memory
-
-    def _read(self, states: Tensor, rotary: Rotary | None, start: int) -> tuple[Tensor, KeysValues]:
+    def step(self, states: Tensor, past: Past, rotary: Rotary | None) -> Tensor:
+        """Attends from the current position of each hypothesis, (rows, hypotheses, width), to itself and its past."""
+        at = past.cache.length - 1
         queries, keys, values = _split(self.project(states), self.heads, 3)
         if rotary is not None:
-            queries, keys = rotary(queries, start), rotary(keys, start)
+            queries, keys = rotary(queries, at, at + 1), rotary(keys, at, at + 1)
+        entries = past.cache.write(past.layer, torch.cat([_join(keys), _join(values)], 2))
+        memory = KeysValues(*_split(entries, self.heads, 2))
+        return self.output(_join(attend(queries, memory, past.visible).values))  # type: ignore[no-any-return]
+
+    def _read(self, states: Tensor, rotary: Rotary | None) -> tuple[Tensor, KeysValues]:
+        queries, keys, values = _split(self.project(states), self.heads, 3)
+        if rotary is not None:
+            queries, keys = rotary(queries), rotary(keys)
         return queries, KeysValues(keys, values)
 
 
