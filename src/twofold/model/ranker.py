@@ -28,7 +28,8 @@ from twofold.model import encoding, reversing, saved
 from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model, as_rows
-from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Represented, Side, finite, keep_items
+from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Represented, Side
+from twofold.model.vectors import finite, keep_items
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
 from twofold.progress import Report
 from twofold.results import Hit, Hits
