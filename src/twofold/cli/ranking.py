@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import FilePath, RowsFile, check_files, json_option, several, show, where_options
-from twofold.errors import TwofoldError
+from twofold.cli.options import FilePath, RowsFile, Stage, check_files, json_option, several, show, where_options
 
 if TYPE_CHECKING:
     from twofold.index import Index
-    from twofold.model import Ranker
     from twofold.results import Hits
 
 TEXTS = (
@@ -30,7 +28,7 @@ _new_texts = several(_folder, _texts, _model, where_options)
 ranking_options = several(
     click.option("-k", default=10, type=click.IntRange(1), help="How many to show."),
     click.option(
-        "--then", multiple=True, metavar="MODEL:K", help="Let MODEL put the best K in order; may be repeated."
+        "--then", multiple=True, type=Stage(), metavar="MODEL:K", help="Re-rank the best K by MODEL; may be repeated."
     ),
     where_options,
     json_option,
@@ -56,7 +54,7 @@ def rank(
     candidates: str,
     reverse: bool,
     k: int,
-    then: tuple[str, ...],
+    then: tuple[tuple[str, int], ...],
     as_json: bool,
     **place: Any,
 ) -> None:
@@ -77,10 +75,9 @@ def rank(
     from twofold.model.candidates import cascade
     from twofold.progress import bar
 
-    stages = _stages(then)
     first = api.load_ranker(model, **place)
     first = first.reversed() if reverse else first
-    rankers = _load_stages(stages, first, place)
+    rankers = api.load_stages(first, then, **place)
     read = with_ids(list(first.candidates.candidates(candidates)))
     turns = list(context)
     check_files(turns, first.contexts.config)
@@ -109,7 +106,7 @@ def search(
     context: tuple[str, ...],
     model: str | None,
     k: int,
-    then: tuple[str, ...],
+    then: tuple[tuple[str, int], ...],
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -126,10 +123,9 @@ def search(
     from twofold import api
     from twofold.model.candidates import cascade
 
-    stages = _stages(then)
     place = {name: options[name] for name in ("device", "allow_code")}
     with api.open_index(folder, model, **place) as index:
-        rankers = _load_stages(stages, index.model, place)
+        rankers = api.load_stages(index.model, then, **place)
         turns, excluded = list(context), index.given_ids(options["exclude"])
         check_files(turns, index.model.contexts.config)
         index.model.check_context(turns)  # the model is loaded before the clock starts
@@ -252,33 +248,6 @@ def _info(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _stages(then: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The names and depths of `--then MODEL:K`."""
-    stages = []
-    for stage in then:
-        name, _, depth = stage.rpartition(":")
-        if not name or not depth.isdecimal() or int(depth) < 1:
-            raise click.UsageError(f"--then {stage}: write MODEL:K, such as runs/rank_cross:20")
-        stages.append((name, int(depth)))
-    return stages
-
-
-def _load_stages(stages: list[tuple[str, int]], first: Ranker, place: dict[str, Any]) -> list[tuple[Ranker, int]]:
-    """The rankers of `--then`, which read what the first one reads."""
-    from twofold import api
-
-    rankers = []
-    for name, depth in stages:
-        ranker = api.load_ranker(name, **place)
-        sides = {"contexts": (first.contexts, ranker.contexts), "candidates": (first.candidates, ranker.candidates)}
-        for what, (ours, theirs) in sides.items():
-            if ours.config.gives is not theirs.config.gives:
-                told = f"its {what} are {theirs.config.noun}s, those of the first stage {ours.config.noun}s"
-                raise TwofoldError(f"--then {name}: {told}; name a ranker of the same types")
-        rankers.append((ranker, depth))
-    return rankers
 
 
 def _show(context: list[str], hits: Hits, as_json: bool) -> None:
