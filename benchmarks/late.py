@@ -143,7 +143,11 @@ def trained(kind: str, runs: Path, changes: Sequence[str]) -> dict[str, Any]:
     """Train a model, or go on; says how long that took where it is known."""
     folder = runs / f"late_{kind}"
     known = (folder / "cpu_seconds.json").exists() or not (folder / "log.jsonl").exists()
-    train(RECIPES[kind], folder, [f"data.train={DATA / DATA_SET / 'train_pairs.jsonl.gz'}", *changes])
+    train(
+        RECIPES[kind],
+        folder,
+        [f"data.train={DATA / DATA_SET / 'train_pairs.jsonl.gz'}", "train.min_steps=null", *changes],
+    )
     return {"recipe": RECIPES[kind], "training_cpu_minutes": cpu_minutes(folder) if known else None}
 
 

@@ -16,7 +16,7 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "progress", "results"},
+    {"storage", "progress", "results", "tables"},
     {"types", "config"},
     {"data", "layers", "generate"},
     {"inputs"},
