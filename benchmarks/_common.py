@@ -44,6 +44,16 @@ def _named(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
+FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_tile")
+
+
+def processor_flags() -> list[str]:
+    """Flags of this processor that change the time of a matrix product."""
+    path = Path("/proc/cpuinfo")
+    words = set(path.read_text().split()) if path.exists() else set()
+    return [flag for flag in FLAGS if flag in words]
+
+
 def need(*parts: str) -> Path:
     """A path in the data folder; without it the benchmark ends, saying so."""
     path = DATA.joinpath(*parts)

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from _common import DATA, ROOT, cpu_minutes, need, save, train
+from _common import DATA, ROOT, cpu_minutes, need, processor_flags, save, train
 
 from twofold.api import load_ranker
 from twofold.data.files import read_rows
@@ -35,7 +35,6 @@ DATA_SET = "ubuntu_irc"
 POOLED = (None, 16, 8)
 """The most vectors that are kept of a candidate; None is all."""
 CANDIDATES, CONTEXTS, ROUNDS = 10_000, 50, 5
-FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_tile")
 
 
 @dataclass
@@ -144,15 +143,12 @@ def trained(kind: str, runs: Path, changes: Sequence[str]) -> dict[str, Any]:
     """Train a model, or go on; says how long that took where it is known."""
     folder = runs / f"late_{kind}"
     known = (folder / "cpu_seconds.json").exists() or not (folder / "log.jsonl").exists()
-    train(RECIPES[kind], folder, [f"data.train={DATA / DATA_SET / 'train_pairs.jsonl.gz'}", *changes])
+    train(
+        RECIPES[kind],
+        folder,
+        [f"data.train={DATA / DATA_SET / 'train_pairs.jsonl.gz'}", "train.min_steps=null", *changes],
+    )
     return {"recipe": RECIPES[kind], "training_cpu_minutes": cpu_minutes(folder) if known else None}
-
-
-def flags() -> list[str]:
-    """What this processor can do that changes the time of a product of matrices."""
-    path = Path("/proc/cpuinfo")
-    words = set(path.read_text().split()) if path.exists() else set()
-    return [flag for flag in FLAGS if flag in words]
 
 
 def main() -> None:
@@ -161,7 +157,7 @@ def main() -> None:
     parser.add_argument("--changes", nargs="*", default=[], help="settings of the trainings, such as data.rows=500")
     parser.add_argument("--kinds", nargs="+", choices=RECIPES, default=[*RECIPES], help="which of the rankers")
     options = parser.parse_args()
-    print("processor:", *flags(), flush=True)
+    print("processor:", *processor_flags(), flush=True)
     runs = options.runs.absolute()
     about = {kind: trained(kind, runs, options.changes) for kind in options.kinds}
     torch.set_num_threads(1)
@@ -184,7 +180,7 @@ def main() -> None:
             print(f"{name:28} {table[name]}", flush=True)
             case.index.close()
     size = {"candidates": CANDIDATES, "contexts": CONTEXTS, "rounds": ROUNDS}
-    save("late", {"processor": flags(), "data": DATA_SET, **size, "trainings": about, "rows": table})
+    save("late", {"processor": processor_flags(), "data": DATA_SET, **size, "trainings": about, "rows": table})
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
 def changes(data: str, kind: str, runs: Path) -> list[str]:
     """What differs from the recipe."""
-    made = [f"data.train={DATA / data / 'train_pairs.jsonl.gz'}"]
+    made = [f"data.train={DATA / data / 'train_pairs.jsonl.gz'}", "train.min_steps=null"]
     if data == "personachat":  # what a speaker says of themselves stands before the turns
         made += ["input.preface=persona", "input.max_tokens=160"]
     if data != "ubuntu_irc" and kind != "cross":  # chosen on rows held out of sgd

@@ -71,6 +71,7 @@ def trained(codes: int, runs: Path, rows: int) -> Ranker:
     folder = runs / f"search_poly{codes}"
     changes = [
         f"data.rows={rows}",
+        "train.min_steps=null",
         f"decoder.codes={codes}",
         "train.learning_rate_multipliers={encoder: 0, decoders.main.codes: 10}",
     ]

@@ -16,9 +16,8 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "progress", "results", "recording"},
+    {"storage", "progress", "results", "tables"},
     {"types", "config"},
-    {"explaining"},
     {"data", "layers", "generate"},
     {"inputs"},
     {"outputs"},

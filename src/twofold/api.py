@@ -1,75 +1,155 @@
-"""The short names: what the command line does, from Python."""
+"""Python functions for what the command line does: load a model, evaluate it, build and open an index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
-from twofold.data.candidates import Texts
+from twofold.data.candidates import Candidate, Texts
 from twofold.data.files import Row, Where
 from twofold.data.label_columns import warn_of_unread_columns
-from twofold.errors import TwofoldError, as_list, kind_of_value
+from twofold.data.memory import RowsInMemory, is_file_name, list_in_memory, rows_in_memory
+from twofold.data.ranking import AUTO
+from twofold.errors import TwofoldError, did_you_mean, kind_of_value
 from twofold.generate.search import GenerateOptions
 from twofold.metrics import Report
 from twofold.metrics import evaluate as evaluate_rows
 from twofold.model import Model, Ranker
+from twofold.model.candidates import as_k
 from twofold.model.load import load as load_model
 from twofold.model.load import load_ranker as ranker_named
 from twofold.model.model import make_device
 from twofold.progress import Report as Progress
-from twofold.types import Example
+from twofold.progress import bar
 
 if TYPE_CHECKING:  # its kernels take a while to import
     from twofold.index import Index
 
+FAMILY_SETTINGS = ("tokenize", "candidates", "timed")
+"""Settings of `evaluate` that metric families read."""
+
+
+class EvaluationSettings(TypedDict, total=False):
+    """Further settings of `evaluate`: `tokenize` is for models that write texts, all others are for rankers."""
+
+    tokenize: str
+    """Tokenizer of sacrebleu for BLEU; by default ko-mecab for Korean where it is installed, else 13a."""
+    candidates: int
+    """Number of candidates of each pair: its right responses and responses of other pairs; default 10."""
+    timed: int
+    """Number of contexts that are ranked one at a time to measure milliseconds; default 100, 0 measures none."""
+    form: str
+    """Published form of the data, such as `ubuntu_v2`; default `auto`."""
+    corpus: Texts
+    """Texts with ids, or their file, from which the `relevant` ids of each row are retrieved."""
+    reverse: bool
+    """Ranks contexts for candidates, which a `bi` can."""
+    then: Sequence[tuple[Ranker | str | Path, int]]
+    """Later stages of a cascade: rankers, each with the number of candidates that it re-ranks."""
+
+
+@overload
+def load(
+    model: Literal["default", "default-multilingual"], device: str = "auto", allow_code: bool = False
+) -> Ranker: ...
+
+
+@overload
+def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Model: ...
+
 
 def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Model:
-    """The model in a training folder or in its `model/`, ready to use: a `Model`, or a `Ranker`.
+    """Loads a model, ready to use: a `Model`, or a `Ranker` if it ranks candidates.
 
-    `default`, `default-multilingual`, and the folder or hub id of a backbone are rankers that need no training.
+    model: folder of a training or its `model/`; folder or hub id of a backbone; `default` or `default-multilingual`
+    device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`
+    allow_code: import parts from outside twofold that the model names
     """
     return load_model(model, allow_code).to(make_device(device))
 
 
 def load_ranker(model: str | Path, device: str = "auto", allow_code: bool = False) -> Ranker:
-    """The same, where only a ranker will do."""
+    """Loads a model that ranks candidates; any other model is an error."""
     return ranker_named(model, allow_code).to(make_device(device))
+
+
+def load_stages(
+    first: Ranker, then: Sequence[tuple[Ranker | str | Path, int]], device: str = "auto", allow_code: bool = False
+) -> list[tuple[Ranker, int]]:
+    """Loads the later stages of a cascade; each reads the same types as the first stage."""
+    stages = []
+    for given, depth in then:
+        ranker = given if isinstance(given, Ranker) else load_ranker(given, device, allow_code)
+        name = f"--then {given}" if isinstance(given, str | Path) else f"then {ranker.kind}"
+        sides = {"contexts": (first.contexts, ranker.contexts), "candidates": (first.candidates, ranker.candidates)}
+        for what, (ours, theirs) in sides.items():
+            if ours.config.gives is not theirs.config.gives:
+                told = f"its {what} are {theirs.config.noun}s, those of the first stage {ours.config.noun}s"
+                raise TwofoldError(f"{name}: {told}; name a ranker of the same types")
+        stages.append((ranker, as_k(depth)))
+    return stages
 
 
 def evaluate(
     model: Model | str | Path,
-    data: Where | Path | Sequence[Example | str | Path],
+    data: Where | Path | RowsInMemory,
     options: GenerateOptions | None = None,
     decoder: str | None = None,
     progress: Progress | None = None,
-    images: str | None = None,
-    **ranking: int,
+    folder: str | None = None,
+    show: bool = False,
+    **settings: Unpack[EvaluationSettings],
 ) -> Report:
-    """Judge a model by a file or several, or by examples that map column names to texts.
+    """Evaluates a model on rows: by the metrics of its outputs, or for rankers by ranking or by retrieval.
 
-    images: the folder or zip archive of the images or sounds that a table names; the table's own folder unless given
-    For a ranker, `candidates` is how many a pair is judged among, `timed` how many contexts are ranked one at a time.
+    data: file or files; or rows in memory: dicts, a `datasets.Dataset` or a DataFrame with the columns of the training
+    options: beam, length penalty and so on of generated texts; by default those saved with the model
+    decoder: name of one decoder; by default all decoders are evaluated
+    folder: folder or zip archive of images or sounds that the rows name; by default the folder of their table
+    show: draw a progress bar on standard error
     """
-    judged: Model = load(model) if isinstance(model, (str, Path)) else model
-
-    def read(where: Where | Path) -> Iterator[Row]:
-        where = str(where) if isinstance(where, Path) else where
-        return judged.read(where, images)
-
-    if isinstance(data, (str, Path, Mapping)):
-        rows = list(read(data))
-    else:
-        rows = []
-        for number, source in enumerate(as_list(data, "data"), start=1):
-            if not isinstance(source, (str, Path, Mapping)):
-                raise TwofoldError(
-                    f"example {number}: {kind_of_value(source)}; give a dict of columns, or a file's name"
-                )
-            rows += read(source) if isinstance(source, (str, Path)) else [Row(f"example {number}", source)]
+    judged = load(model) if isinstance(model, str | Path) else model
+    _check_settings(judged, settings)
     if isinstance(judged, Ranker):
-        warn_of_unread_columns(rows, judged.reader.columns)
-    return evaluate_rows(judged, rows, options, decoder, None, progress, (), **ranking)
+        judged = judged.reversed() if settings.get("reverse") else judged
+    rows = _rows(judged, data, folder, settings.get("form", AUTO))
+    further: dict[str, Any] = {name: value for name, value in settings.items() if name in FAMILY_SETTINGS}
+    corpus: list[Candidate] = []
+    if isinstance(judged, Ranker):
+        further["then"] = load_stages(judged, settings.get("then", ()))
+        if (given := settings.get("corpus")) is None:
+            warn_of_unread_columns(rows, judged.reader.columns)
+        else:
+            given = given if is_file_name(given) else list_in_memory(given, "corpus")
+            corpus = list(judged.candidates.candidates(given, blank=True))
+    title, total = ("encoding the corpus", len(corpus)) if corpus else ("evaluating", len(rows))
+    with bar(title, total, show=show) as drawn:
+        return evaluate_rows(judged, rows, options, decoder, None, progress or drawn, corpus, **further)
+
+
+def _check_settings(model: Model, settings: EvaluationSettings) -> None:
+    """Refuses unknown settings, and those that do not suit the model."""
+    known = EvaluationSettings.__annotations__
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"evaluate() has no setting '{name}'; {did_you_mean(name, known)}")
+        if not isinstance(model, Ranker) and name != "tokenize":
+            raise TwofoldError(f"{name} is for rankers; leave it out")
+
+
+def _rows(model: Model, data: Where | Path | RowsInMemory, folder: str | None, form: str) -> list[Row]:
+    """Reads all rows, from files or from memory."""
+    sources: list[Any] = [data] if is_file_name(data) else list_in_memory(data, "data")
+    if not is_file_name(data) and not any(isinstance(source, str | Path) for source in sources):
+        return list(rows_in_memory(sources))
+    rows: list[Row] = []
+    for source in sources:
+        if source is not data and not isinstance(source, str | Path):
+            raise TwofoldError(f"data: {kind_of_value(source)} among names of files; give files or rows, not both")
+        where: Any = str(source) if isinstance(source, Path) else source
+        rows += model.read(where, folder, form) if isinstance(model, Ranker) else model.read(where, folder)
+    return rows
 
 
 def build_index(

@@ -89,7 +89,9 @@ def test_rows_of_which_no_label_was_seen_are_not_trained_by(models: Path, tmp_pa
     path = write_jsonl(tmp_path / "rows.jsonl", [{"text": "the boat", "label": "violet"}])
     _, data, writes = MODELS["label"]
     made = write_recipe(tmp_path, models / "label.jsonl", {**data, "dev": path}, writes)
-    assert refusal("train", made, "--out", tmp_path / "out").startswith("train.best=loss: nothing to judge by")
+    assert refusal("train", made, "--out", tmp_path / "out").startswith(
+        "train.best=loss: the validation rows give no value"
+    )
 
 
 def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
             ["decoder=null", "target=null", "decoders={x: {kind: label, target: label, weight: -1}}"],
             "recipe.decoders.x: weight -1.0: must be above 0",
         ),
-        (["train.patience=2"], "train.patience needs rows to judge by: give data.dev or data.held_out"),
+        (["train.patience=2"], "train.patience needs validation rows: give data.dev or data.held_out"),
         (
             ["train.learning_rate_multipliers={encoder: 0, decoders: 0}"],
             "multipliers: nothing learns",

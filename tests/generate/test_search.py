@@ -241,6 +241,27 @@ def test_no_more_is_written_than_allowed(kind: str, settings: dict[str, Any], as
 
 @each
 @pytest.mark.parametrize("settings", [{}, {"beam": 3, "n_best": 3}, {"sample": True}], ids=str)
+def test_no_text_ends_before_the_minimum_length(kind: str, settings: dict[str, Any]) -> None:
+    writer, hidden = make_writer(kind), some_hidden(3)
+    with torch.no_grad():
+        writer.output.bias[END] = 9
+    for row, written in enumerate(run(writer, hidden, min_length=4, **settings)):
+        for hypothesis in written.hypotheses:
+            assert len(hypothesis.tokens) >= 4
+            expected = own_score(writer, one_row(hidden, row), hypothesis.tokens)
+            assert hypothesis.score == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"beam": 2}], ids=str)
+def test_a_text_ends_before_the_minimum_length_if_every_other_token_would_repeat(settings: dict[str, Any]) -> None:
+    vocabulary = Vocabulary(size=6, limit=7, pad=PAD, unknown=UNKNOWN, start=START, end=END)
+    writer = make_writer("rnn", vocabulary)
+    for written in run(writer, some_hidden(3), min_length=5, no_repeat=1, **settings):
+        assert len(written.hypotheses[0].tokens) == 2
+
+
+@each
+@pytest.mark.parametrize("settings", [{}, {"beam": 3, "n_best": 3}, {"sample": True}], ids=str)
 def test_padding_start_and_unknown_are_never_written(kind: str, settings: dict[str, Any]) -> None:
     writer, hidden = make_writer(kind), some_hidden()
     with torch.no_grad():
@@ -323,7 +344,16 @@ def test_a_model_that_was_saved_with_a_beam_streams_greedily(tokenizer: TextToke
     assert "".join(model.stream("one two three")) == model.predict("one two three", GREEDY)[0].output
 
 
-WRONG = {"beam": 0, "n_best": 2, "temperature": 0.0, "top_p": 0.0, "top_k": -1, "no_repeat": -1, "max_length": 0}
+WRONG = {
+    "beam": 0,
+    "n_best": 2,
+    "temperature": 0.0,
+    "top_p": 0.0,
+    "top_k": -1,
+    "no_repeat": -1,
+    "max_length": 0,
+    "min_length": -1,
+}
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG.items())
@@ -335,5 +365,7 @@ def test_options_out_of_their_range_are_refused(name: str, value: Any) -> None:
 def test_options_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="set beam to 1, not 2"):
         GenerateOptions(sample=True, beam=2)
+    with pytest.raises(ValueError, match="min_length must be from 0 to max_length"):
+        GenerateOptions(min_length=9, max_length=8)
     with pytest.raises(ValueError, match="n_best 3"):
         GenerateOptions(beam=2, n_best=3)

@@ -18,10 +18,10 @@ from twofold.decoders.transformer import TransformerDecoder
 from twofold.encoders.transformer import Config as EncoderConfig
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens
-from twofold.layers.attention import CrossAttention, KeysValues, SelfAttention, attend
 from twofold.layers.blocks import Rotary, sinusoids
+from twofold.layers.cache import ROOM, Cache
 from twofold.layers.recurrent import QueryAttention
-from twofold.recording import recorded_attention
+from twofold.layers.transformer import CrossAttention, KeysValues, Past, SelfAttention, attend
 from twofold.types import Batch, Hidden, HiddenSpec, Vocabulary
 
 VOCABULARY = Vocabulary(size=15, limit=9, pad=0, unknown=1, start=2, end=3)
@@ -93,31 +93,25 @@ def test_weights_sum_to_one_and_are_zero_where_nothing_may_be_seen(causal: bool)
 
 
 @pytest.mark.parametrize("kind", ["attention_rnn", "transformer"])
-def test_recorded_weights_of_a_decoder_sum_to_one_and_are_zero_on_padding(kind: str) -> None:
+def test_a_decoder_shows_weights_that_sum_to_one_and_are_zero_on_padding(kind: str) -> None:
     config = decoder(kind)
     assert isinstance(config, (AttentionRNNConfig, DecoderConfig))
     part: AttentionRNNDecoder | TransformerDecoder = config.build(SPEC, VOCABULARY).eval()
-    hidden, tokens = some_hidden(), some_tokens()
-    with recorded_attention() as record:
-        part.teach(hidden, tokens, torch.ones_like(tokens, dtype=torch.bool), 0.0)
-    layers = [weights for recorded, weights in record if recorded == "cross"]
-    assert len(layers) == (2 if kind == "transformer" else 1)
-    for weights in layers:
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-        assert torch.equal(weights > 0, hidden.mask[:, None, None].expand(weights.shape))
+    hidden = some_hidden()
+    weights = part.attention(hidden, some_tokens())
+    assert weights.shape == (3, 6, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 6))
+    assert torch.equal(weights > 0, hidden.mask[:, None].expand(3, 6, 5))
 
 
 def test_cross_attention_with_and_without_weights_reads_the_same() -> None:
     cross = CrossAttention(8, 2, 10)
     hidden, states = some_hidden(), torch.randn(3, 4, 8)
     memory = cross.remember(hidden.need("states"))
-    fast = cross(states, memory, hidden.mask)
-    with recorded_attention() as record:
-        slow = cross(states, memory, hidden.mask)
-    ((kind, weights),) = record
-    assert kind == "cross"
-    assert weights.shape == (3, 2, 4, 5)
-    torch.testing.assert_close(fast, slow, atol=1e-6, rtol=1e-5)
+    fast, slow = cross(states, memory, hidden.mask), cross(states, memory, hidden.mask, weights=True)
+    assert fast.weights is None
+    assert slow.weights.shape == (3, 2, 4, 5)
+    torch.testing.assert_close(fast.values, slow.values, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("norm_place", ["pre", "post"])
@@ -166,10 +160,29 @@ def test_steps_with_cached_keys_and_values_equal_the_whole(positions: str, norm_
 def test_one_layer_of_self_attention_steps_as_it_runs(turned: bool) -> None:
     layer, states = SelfAttention(8, 2).eval(), torch.randn(3, 6, 8)
     rotary = Rotary(4, 6) if turned else None
-    whole, past = layer(states, None, True, rotary), None
+    whole, cache = layer(states, None, True, rotary), Cache(rows=3, beam=1)
     for place in range(6):
-        one, past = layer.step(states[:, place : place + 1], past, rotary)
-        torch.testing.assert_close(one[:, 0], whole[:, place], atol=1e-6, rtol=1e-5)
+        visible = cache.advance(states.device)
+        state = layer.step(states[:, place : place + 1], Past(cache, 0, visible), rotary)
+        torch.testing.assert_close(state[:, 0], whole[:, place], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_beam_in_one_cache_steps_as_each_hypothesis_alone(turned: bool) -> None:
+    """Hypotheses change parents, and a row leaves, while the cache grows beyond its first room."""
+    layer, steps, beam = SelfAttention(8, 2).eval(), 2 * ROOM + 3, 3
+    rotary = Rotary(4, steps) if turned else None
+    cache, pasts = Cache(rows=2, beam=beam), [torch.empty(0, 8)] * 6
+    for place in range(steps):
+        states = torch.randn(cache.rows, beam, 8)
+        pasts = [torch.cat([past, state[None]]) for past, state in zip(pasts, states.flatten(0, 1), strict=True)]
+        found = layer.step(states, Past(cache, 0, cache.advance(states.device)), rotary)
+        whole = layer(torch.stack(pasts), None, True, rotary)[:, -1]
+        torch.testing.assert_close(found.flatten(0, 1), whole, atol=1e-5, rtol=1e-5)
+        leaves = place == ROOM // 2
+        rows = [1] if leaves else range(cache.rows)
+        parents = torch.cat([row * beam + torch.randint(beam, (beam,)) for row in rows])
+        cache, pasts = cache.select(parents), [pasts[parent] for parent in parents]
 
 
 @pytest.mark.parametrize("kind", ["additive", "dot"])

@@ -266,10 +266,10 @@ def test_the_loss_counts_every_caption(tokenizer: TextTokenizer) -> None:
 @pytest.mark.parametrize(
     ("captions", "said"),
     [
-        (None, "example 2: 'captions' is null; fill it or remove the row"),
-        ("", "example 2: 'captions' is empty"),
-        ([], "example 2: 'captions' is empty"),
-        (["one", 7], "example 2: 'captions' is neither a text nor a list of texts"),
+        (None, r"data\[1\]: 'captions' is null; fill it or remove the row"),
+        ("", r"data\[1\]: 'captions' is empty"),
+        ([], r"data\[1\]: 'captions' is empty"),
+        (["one", 7], r"data\[1\]: 'captions' is neither a text nor a list of texts"),
     ],
 )
 def test_a_image_without_captions_is_named(tokenizer: TextTokenizer, captions: Any, said: str) -> None:

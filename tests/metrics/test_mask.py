@@ -217,10 +217,10 @@ def test_masks_of_which_no_pixel_counts_have_no_scores(tokenizer: TextTokenizer)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (some_mask(9, 13), "example 1: a mask of 9 × 13 for an image of 10 × 13"),
-        (some_mask() + 1, "example 1: holds 3, 10, but classes go from 0 to 2 and 9 does not count"),
-        (some_image(), "example 1: a mask of 10 × 13 × 3 for an image of 10 × 13"),
-        (None, "example 1: no mask 'mask' for this image"),
+        (some_mask(9, 13), r"data\[0\]: a mask of 9 × 13 for an image of 10 × 13"),
+        (some_mask() + 1, r"data\[0\]: holds 3, 10, but classes go from 0 to 2 and 9 does not count"),
+        (some_image(), r"data\[0\]: a mask of 10 × 13 × 3 for an image of 10 × 13"),
+        (None, r"data\[0\]: no mask 'mask' for this image"),
     ],
 )
 def test_a_mask_that_cannot_judge_is_named(tokenizer: TextTokenizer, given: Pixels | None, said: str) -> None:

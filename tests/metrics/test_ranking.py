@@ -140,7 +140,7 @@ def test_all_responses_of_a_pair_are_right_and_others_are_drawn() -> None:
 def test_a_column_that_looks_like_a_label_is_named_once(tokenizer: TextTokenizer) -> None:
     model = ranker(tokenizer, "bi")
     rows = [{**row, "label": number % 2} for number, row in enumerate(PAIRS)]
-    with pytest.warns(UserWarning, match="example 2: 'label' is not read") as caught:
+    with pytest.warns(UserWarning, match=r"data\[1\]: 'label' is not read") as caught:
         evaluate(model, [PAIRS[0], *rows], timed=0)
     (warning,) = caught
     assert "(here and in 36 more rows); the response of a pair counts as right: remove wrong pairs" in str(

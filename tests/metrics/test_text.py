@@ -138,7 +138,7 @@ def test_nothing_to_judge_by_is_one_line(tokenizer: TextTokenizer) -> None:
 
 def test_a_row_without_a_reference_is_named(tokenizer: TextTokenizer) -> None:
     model = small_model(tokenizer, encoder("rnn"), decoder("rnn"))
-    with pytest.raises(TwofoldError, match="example 2: no 'target' here"):
+    with pytest.raises(TwofoldError, match=r"data\[1\]: no 'target' here"):
         twofold.evaluate(model, [{"source": "one", "target": "1"}, {"source": "two"}])
 
 

@@ -174,10 +174,13 @@ def test_nothing_to_score_is_one_line(ranker: Ranker) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([], "there is no example to judge the model by"),
-        ([{"context": "a", "response": "b"}, 7], "example 2: a value of type int; give a dict of columns"),
-        ([["a", "b"]], "example 1: a value of type list; give a dict of columns"),
-        ([None], "example 1: None; give a dict of columns"),
+        ([], "data: holds no rows"),
+        (
+            [{"context": "a", "response": "b"}, 7],
+            "data[1]: a value of type int, where a row is wanted; give a dict of columns",
+        ),
+        ([["a", "b"]], "data[0]: a value of type list, where a row is wanted; give a dict of columns"),
+        ([None], "data[0]: None, where a row is wanted; give a dict of columns"),
         (None, "data: None, where a list is wanted"),
         (7, "data: a value of type int, where a list is wanted"),
     ],

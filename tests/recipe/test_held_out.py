@@ -1,4 +1,4 @@
-"""Rows to judge by are never most of the data without a word, and a tenth at most of a user's own."""
+"""Validation rows are never most of the data without a warning, and at most a tenth of a user's own data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recipe_of(kind: str, folder: Path, held_out: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["text", "ranking", "images"])
 def test_more_rows_to_judge_by_than_to_learn_from_are_a_warning(tmp_path: Path, kind: str) -> None:
-    with pytest.warns(UserWarning, match=r"rows are held out to judge by and only \d+ are learned from; lower"):
+    with pytest.warns(UserWarning, match=r"validation rows, but only \d+ training rows; lower"):
         train(Recipe.of(recipe_of(kind, tmp_path, 28)), tmp_path / "many")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -58,7 +58,7 @@ def test_more_rows_to_judge_by_than_to_learn_from_are_a_warning(tmp_path: Path, 
 
 def test_a_recipe_that_comes_along_holds_out_a_tenth_of_own_data_and_goes_on_with_it(tmp_path: Path) -> None:
     changes = [f"data.train={own_pairs(tmp_path)}", *TINY]
-    with pytest.warns(UserWarning, match="4 of 40 rows are held out to judge by, not 1,000"):
+    with pytest.warns(UserWarning, match="4 of 40 rows are validation rows, not 1,000"):
         train("rank_own", tmp_path / "run", changes)
     assert read_yaml(tmp_path / "run" / "recipe.yaml")["data"]["held_out_share"] == 0.1
     with pytest.warns(UserWarning, match="4 of 40 rows"):
@@ -78,8 +78,8 @@ def test_a_number_that_is_given_counts(tmp_path: Path) -> None:
 
 def test_rows_that_a_recipe_leaves_out_of_own_data_are_counted(tmp_path: Path) -> None:
     changes = [f"data.train={own_pairs(tmp_path)}", *TINY, "data.rows=20", "data.skip=10"]
-    said = r"20 of 36 rows are learned from \(data.skip=10, data.rows=20\); data.skip=0 data.rows=null takes all"
-    with pytest.warns(UserWarning, match="held out"), pytest.warns(UserWarning, match=said):
+    said = r"20 of 36 rows are training rows \(data.skip=10, data.rows=20\); data.skip=0 data.rows=null takes all"
+    with pytest.warns(UserWarning, match="rows are validation rows"), pytest.warns(UserWarning, match=said):
         train("rank_own", tmp_path / "run", changes)
 
 

@@ -21,7 +21,7 @@ from twofold.model import Ranker
 from twofold.model.load import load
 from twofold.recipe import Recipe, hard_negatives, train
 from twofold.recipe.build import build_model, cache_rows, split_rows
-from twofold.recipe.training import PREPARED
+from twofold.recipe.folder import PREPARED
 
 ROWS = [{"context": row["source"], "response": row["target"]} for row in made.numbers(60, seed=3)]
 # Vectors that come again with another response, and responses that differ only in case and blanks.

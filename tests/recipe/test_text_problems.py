@@ -307,7 +307,7 @@ def test_a_long_sentence_that_is_held_out_is_judged_in_windows(tmp_path: Path) -
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with (
         pytest.warns(UserWarning, match="1 of 20 rows: 'words' is longer than input.max_tokens and was cut"),
-        pytest.warns(UserWarning, match="19 rows are held out to judge by and only 1"),
+        pytest.warns(UserWarning, match="19 validation rows, but only 1"),
         pytest.warns(
             UserWarning, match="1 of 19 sentences is longer than 24 tokens and is read in .*; 1 word is longer"
         ),

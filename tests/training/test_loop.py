@@ -169,7 +169,7 @@ def test_an_unknown_metric_to_pick_the_best_is_named(tmp_path: Path, rows: str) 
 
 
 def test_picking_the_best_by_what_is_written_needs_rows_to_judge_by(tmp_path: Path, rows: str) -> None:
-    with pytest.raises(TwofoldError, match=r"train\.best=bleu needs rows to judge by: give data\.dev or"):
+    with pytest.raises(TwofoldError, match=r"train\.best=bleu needs validation rows: give data\.dev or"):
         train(Recipe.of(small_recipe(rows, train={"best": "bleu"})), tmp_path / "run")
 
 

@@ -48,7 +48,7 @@ def steps(folder: Path) -> list[dict[str, Any]]:
     """What was logged of each step, the time it took left out."""
     path = folder / "log.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines if line["step"]]
+    return [{k: v for k, v in line.items() if not k.endswith("_per_second")} for line in lines if line["step"]]
 
 
 @pytest.mark.parametrize("decoder", [{"kind": "poly", "codes": 3}, {"kind": "cross"}], ids=["poly", "cross"])

@@ -1,23 +1,25 @@
-"""`twofold evaluate`: how good a model is on a file."""
+"""`twofold evaluate`: metrics of a model on a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import generate_options, model_options, refuse_given, show, writing_options
+from twofold.cli.options import Stage, generate_options, model_options, refuse_given, show, writing_options
 
 if TYPE_CHECKING:
     from twofold.metrics import Report
+    from twofold.model import Model, Ranker
 
-FOR_RANKERS = ("corpus", "among", "form", "reverse")
-"""Options that only rankers take, and the only ones that they take."""
+FOR_RANKERS = ("corpus", "among", "form", "reverse", "then")
+"""Options for rankers only; rankers take no others, apart from `--folder`."""
+FILES = "models that read files, such as images"
 
 
 class CorpusForm(click.ParamType[str]):
-    """`auto`, or the name of a corpus that is read in its published form."""
+    """`auto`, or the name of a corpus in its published form."""
 
     name = "form"
 
@@ -32,27 +34,28 @@ class CorpusForm(click.ParamType[str]):
 @click.command()
 @click.argument("model")
 @click.argument("data")
-@click.option("--corpus", help="Rankers: find the `relevant` ids of each row of DATA among all texts of this file.")
-@click.option("--among", default=10, type=click.IntRange(2), help="Rankers: candidates that a pair gets.")
+@click.option("--corpus", help="Rankers: retrieve the `relevant` ids of each row of DATA from the texts of this file.")
+@click.option("--among", default=10, type=click.IntRange(2), help="Rankers: candidates that a pair is ranked among.")
+@click.option("--form", default="auto", type=CorpusForm(), help="Rankers: published form of DATA, such as ubuntu_v2.")
+@click.option("--reverse", is_flag=True, help="Rankers: rank contexts for candidates, which a `bi` can.")
 @click.option(
-    "--form", default="auto", type=CorpusForm(), help="Rankers: read DATA in the form in which a corpus was published."
+    "--then", multiple=True, type=Stage(), metavar="MODEL:K", help="Rankers: re-rank the best K by MODEL; repeatable."
 )
-@click.option("--reverse", is_flag=True, help="Rankers: find contexts for candidates, which a `bi` can.")
-@click.option(
-    "--folder", "--images", help="The folder or zip archive of the files that DATA names; its own folder if not given."
-)
+@click.option("--folder", "--images", help="Folder or zip archive of the files that DATA names; default: that of DATA.")
+@click.option("--tokenize", metavar="NAME", help="Texts: sacrebleu's tokenizer for BLEU: 13a, zh, ko-mecab, char, ...")
 @writing_options
 @model_options
 def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool, **options: Any) -> None:
-    """Judge MODEL, a folder, by the rows of DATA, a file with the columns it was trained on.
+    """Evaluate MODEL on the rows of DATA, a file with the columns of the training.
 
-    A ranker may also be `default`, `default-multilingual` or a hub id. How a model writes is as saved with it unless
-    given.
+    MODEL is a folder; a ranker may also be `default`, `default-multilingual` or a hub id. Texts are generated with the
+    options saved with the model, changed by those given here.
 
     \b
       twofold evaluate runs/translate dev.tsv.gz
       twofold evaluate runs/translate dev.tsv.gz --beam 1 --json
       twofold evaluate runs/rank_poly dev.jsonl.gz
+      twofold evaluate runs/rank_bi dev.jsonl.gz --among 100 --then runs/rank_cross:20
       twofold evaluate default queries.jsonl --corpus corpus.jsonl
       twofold evaluate runs/street images.zip/dev
       twofold evaluate runs/caption dev.tsv.gz --folder images.zip/images
@@ -61,52 +64,62 @@ def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool
     from twofold.model import Ranker
 
     loaded = api.load(model, device, allow_code)
-    report = (_judge_ranker if isinstance(loaded, Ranker) else _judge)(loaded, data, options)
-    show({"metrics": report.metrics, "examples": report.examples, **report.tables}, _lines(report), as_json)
+    how, settings = None, {}
+    if isinstance(loaded, Ranker):
+        _refuse_for_rankers(loaded, options)
+        first = loaded.reversed() if options["reverse"] else loaded
+        settings = {name: options[name] for name in ("corpus", "form", "reverse") if options[name] is not None}
+        settings |= {
+            "candidates": options["among"],
+            "then": api.load_stages(first, options["then"], device, allow_code),
+        }
+    else:
+        _refuse_for_others(loaded, options)
+        how = generate_options(loaded, options["decoder"], options)
+        settings = {"tokenize": options["tokenize"]} if options["tokenize"] else {}
+    report = api.evaluate(loaded, data, how, options["decoder"], folder=options["folder"], show=True, **settings)
+    further = {"signatures": report.signatures} if report.signatures else {}
+    content = {"metrics": report.metrics, "examples": report.examples, **report.tables, **further}
+    show(content, _lines(report), as_json)
+
+
+def _refuse_for_rankers(model: Ranker, options: dict[str, Any]) -> None:
+    """Refuses options that rankers do not take."""
+    refuse_given([name for name in options if name not in (*FOR_RANKERS, "folder")], "models that do not rank")
+    if not (model.contexts.config.endings or model.candidates.config.endings):
+        refuse_given(["folder"], FILES)
+
+
+def _refuse_for_others(model: Model, options: dict[str, Any]) -> None:
+    """Refuses options that only rankers take, or that do not suit the model's input or outputs."""
+    refuse_given(FOR_RANKERS, "rankers")
+    if not model.config.input.endings:
+        refuse_given(["folder"], FILES)
+    tasks = model.config.tasks
+    asked = [tasks[model.decoder_name(options["decoder"])]] if options["decoder"] else tasks.values()
+    if not any(task.output.writes_text for task in asked):
+        refuse_given(["tokenize"], "decoders that write texts")
 
 
 def _lines(report: Report) -> Iterator[str]:
+    """Formats metrics, signatures and tables for a terminal."""
     yield f"{report.examples:,} examples"
     for name, value in report.metrics.items():
         yield f"{name:12} {value:.4f}"
+    for name, signature in report.signatures.items():
+        yield f"{name:12} {signature}"
     for name, table in report.tables.items():
         yield f"\n{name.replace('_', ' ')}"
-        for line in table:
-            cells = [f"{value:>8.2f}" if isinstance(value, float) else f"{value:>8}" for value in line.values()]
-            yield "  " + "  ".join(cells)
+        yield from (f"  {line}" for line in _table_lines(table))
 
 
-def _judge(model: Any, data: str, options: dict[str, Any]) -> Report:
-    """Judge a model by the rows of a file."""
-    from twofold.metrics import evaluate as judge
-    from twofold.progress import bar
-
-    refuse_given(FOR_RANKERS, "rankers")
-    if not model.config.input.endings:
-        refuse_given(["folder"], "models that read files, such as images")
-    decoder = options["decoder"]
-    how = generate_options(model, decoder, options)
-    rows = list(model.read(data, options["folder"]))
-    with bar("evaluating", len(rows)) as progress:
-        return judge(model, rows, how, decoder, progress=progress)
-
-
-def _judge_ranker(model: Any, data: str, options: dict[str, Any]) -> Report:
-    """Judge a ranker by the candidates of each row of a file, or by what it finds in a whole corpus."""
-    from twofold.data.label_columns import warn_of_unread_columns
-    from twofold.metrics import evaluate as judge
-    from twofold.progress import bar
-
-    refuse_given([name for name in options if name not in (*FOR_RANKERS, "folder")], "models that do not rank")
-    if not (model.contexts.config.endings or model.candidates.config.endings):
-        refuse_given(["folder"], "models that read files, such as images")
-    if options["reverse"]:
-        model = model.reversed()
-    rows = list(model.read(data, options["folder"], options["form"]))
-    if options["corpus"] is None:
-        warn_of_unread_columns(rows, model.reader.columns)
-        with bar("evaluating", len(rows)) as progress:
-            return judge(model, rows, progress=progress, candidates=options["among"])
-    texts = list(model.candidates.candidates(options["corpus"], blank=True))
-    with bar("reading the corpus", len(texts)) as progress:
-        return judge(model, rows, progress=progress, corpus=texts)
+def _table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lays the rows of a table out under their headings."""
+    columns = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name, "") for row in rows]
+        cells = [name, *(f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)]
+        width = max(map(len, cells))
+        numeric = all(isinstance(value, int | float) for value in values)
+        columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]

@@ -57,6 +57,20 @@ class RowsFile(click.Path):
         return str(path)
 
 
+class Stage(click.ParamType[tuple[str, int]]):
+    """Stage of a cascade, MODEL:K: a ranker and the number of candidates that it re-ranks."""
+
+    name = "stage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, _, depth = str(value).rpartition(":")
+        if not name or not depth.isdecimal() or int(depth) < 1:
+            raise click.UsageError(f"--then {value}: write MODEL:K, such as runs/rank_cross:20", ctx)
+        return name, int(depth)
+
+
 def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """One decorator that adds all of the options, in this order."""
 

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import FilePath, RowsFile, check_files, json_option, several, show, where_options
-from twofold.errors import TwofoldError
+from twofold.cli.options import FilePath, RowsFile, Stage, check_files, json_option, several, show, where_options
 
 if TYPE_CHECKING:
     from twofold.index import Index
-    from twofold.model import Ranker
     from twofold.results import Hits
-    from twofold.results.explanation import RankingExplanation
 
 TEXTS = (
     "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz; images: a folder, an "
@@ -31,7 +28,7 @@ _new_texts = several(_folder, _texts, _model, where_options)
 ranking_options = several(
     click.option("-k", default=10, type=click.IntRange(1), help="How many to show."),
     click.option(
-        "--then", multiple=True, metavar="MODEL:K", help="Let MODEL put the best K in order; may be repeated."
+        "--then", multiple=True, type=Stage(), metavar="MODEL:K", help="Re-rank the best K by MODEL; may be repeated."
     ),
     where_options,
     json_option,
@@ -46,19 +43,18 @@ ranking_options = several(
     "--candidates",
     required=True,
     type=RowsFile(),
-    help=TEXTS,
+    help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz; images: a folder, an archive, a table; "
+    "- reads lines of text or JSON from standard input.",
 )
 @_reverse
-@click.option("--explain", is_flag=True, help="Print JSON with what makes up the scores, too.")
 @ranking_options
 def rank(
     model: str,
     context: tuple[str, ...],
     candidates: str,
     reverse: bool,
-    explain: bool,
     k: int,
-    then: tuple[str, ...],
+    then: tuple[tuple[str, int], ...],
     as_json: bool,
     **place: Any,
 ) -> None:
@@ -77,20 +73,19 @@ def rank(
     from twofold import api
     from twofold.data.candidates import with_ids
     from twofold.model.candidates import cascade
-    from twofold.model.explaining import explain_hits
     from twofold.progress import bar
 
-    stages, first = _stages(then), api.load_ranker(model, **place)
+    first = api.load_ranker(model, **place)
     first = first.reversed() if reverse else first
-    rankers = _load_stages(stages, first, place)
+    rankers = api.load_stages(first, then, **place)
     read = with_ids(list(first.candidates.candidates(candidates)))
-    turns, last = list(context), [first, *(ranker for ranker, _ in rankers)][-1]
+    turns = list(context)
     check_files(turns, first.contexts.config)
     first.check_context(turns)
     with bar("reading candidates", len(read), show=len(read) > 1000) as progress:
         ready = first.prepare_given(read, progress)
     hits = cascade(lambda depth: first.rank(turns, ready, depth), len(ready), rankers, turns, k)
-    _show(turns, hits, as_json or explain, explain_hits(last, turns, read, hits) if explain else None)
+    _show(turns, hits, as_json)
 
 
 @click.command()
@@ -111,7 +106,7 @@ def search(
     context: tuple[str, ...],
     model: str | None,
     k: int,
-    then: tuple[str, ...],
+    then: tuple[tuple[str, int], ...],
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -128,10 +123,9 @@ def search(
     from twofold import api
     from twofold.model.candidates import cascade
 
-    stages = _stages(then)
     place = {name: options[name] for name in ("device", "allow_code")}
     with api.open_index(folder, model, **place) as index:
-        rankers = _load_stages(stages, index.model, place)
+        rankers = api.load_stages(index.model, then, **place)
         turns, excluded = list(context), index.given_ids(options["exclude"])
         check_files(turns, index.model.contexts.config)
         index.model.check_context(turns)  # the model is loaded before the clock starts
@@ -256,39 +250,13 @@ def _info(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _stages(then: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The names and depths of `--then MODEL:K`."""
-    stages = []
-    for stage in then:
-        name, _, depth = stage.rpartition(":")
-        if not name or not depth.isdecimal() or int(depth) < 1:
-            raise click.UsageError(f"--then {stage}: write MODEL:K, such as runs/rank_cross:20")
-        stages.append((name, int(depth)))
-    return stages
-
-
-def _load_stages(stages: list[tuple[str, int]], first: Ranker, place: dict[str, Any]) -> list[tuple[Ranker, int]]:
-    """The rankers of `--then`, which read what the first one reads."""
-    from twofold import api
-
-    rankers = []
-    for name, depth in stages:
-        ranker = api.load_ranker(name, **place)
-        sides = {"contexts": (first.contexts, ranker.contexts), "candidates": (first.candidates, ranker.candidates)}
-        for what, (ours, theirs) in sides.items():
-            if ours.config.gives is not theirs.config.gives:
-                told = f"its {what} are {theirs.config.noun}s, those of the first stage {ours.config.noun}s"
-                raise TwofoldError(f"--then {name}: {told}; name a ranker of the same types")
-        rankers.append((ranker, depth))
-    return rankers
-
-
-def _show(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
+def _show(context: list[str], hits: Hits, as_json: bool) -> None:
     """The best candidates, one on each line, or as JSON."""
-    shown = [{"text": hit.text, "score": hit.score, "id": hit.id, "fields": dict(hit.fields)} for hit in hits]
-    shown = [{name: value for name, value in hit.items() if name != "fields" or value} for hit in shown]
+    shown = []
+    for hit in hits:
+        fields = {"fields": dict(hit.fields)} if hit.fields else {}
+        shown.append({"text": hit.text, "score": hit.score, "id": hit.id, **fields})
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
-    content |= {"explanation": explanation.as_dict()} if explanation else {}
     show(content, (f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for hit in hits), as_json)
 
 

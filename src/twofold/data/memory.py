@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from twofold.data.files import Row
-from twofold.errors import TwofoldError, kind_of_value
+from twofold.errors import TwofoldError, as_list, kind_of_value
 from twofold.types import Example
 
+RowsInMemory = Iterable[Any]
+"""Rows as dicts from columns to values: any iterable, a `datasets.Dataset` or a pandas DataFrame."""
 FRAME_ROWS = 1024
 """Rows of a DataFrame that are converted at a time."""
 WANTED = "give dicts of columns, a datasets.Dataset or a pandas DataFrame"
@@ -32,6 +34,12 @@ def rows_in_memory(data: Any, name: str = "data", column: str | None = None) -> 
         yield Row(place, values)
     if number < 0:
         raise TwofoldError(f"{name}: holds no rows")
+
+
+def list_in_memory(data: Any, name: str) -> list[Any]:
+    """Returns the entries of any data as a list: dicts for a Dataset or a DataFrame; a bare string is an error."""
+    table = hasattr(data, "with_format") or getattr(data, "ndim", 1) == 2
+    return list(_examples(data, name)) if table else as_list(data, name)
 
 
 def is_file_name(data: Any) -> bool:

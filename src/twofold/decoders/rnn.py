@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from twofold.decoders import RecurrentDecoder, RecurrentDecoderConfig
-from twofold.generate.decoder import make_output
+from twofold.generate.decoder import make_output, repeated
 from twofold.layers.blocks import dropout
 from twofold.layers.recurrent import Recurrent, RecurrentState
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
@@ -47,7 +47,8 @@ class RNNDecoder(RecurrentDecoder):
         self.readout = nn.Linear(config.width + inputs, config.embedding)
         self.output = make_output(config.embedding, vocabulary.size, self.embedding if config.tied else None)
 
-    def start(self, hidden: Hidden) -> Remembered:
+    def start(self, hidden: Hidden, beam: int = 1) -> Remembered:
+        hidden = repeated(hidden, beam)
         vector = hidden.need("summary")
         return Remembered(vector, self.recurrent.state(torch.tanh(self.first(vector))))
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output
 from twofold.generate.search import Step
-from twofold.layers.attention import KeysValues
 from twofold.layers.blocks import Embed, make_embedding
-from twofold.layers.transformer import BlockSettings, DecoderBlock
+from twofold.layers.cache import Cache
+from twofold.layers.transformer import Attended, BlockSettings, DecoderBlock, KeysValues, Past
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
@@ -32,19 +32,27 @@ class Config(BlockSettings, DecoderConfig):
 
 
 class Remembered(NamedTuple):
-    """Keys and values of the source for each layer, its mask, and keys and values of what is written."""
+    """Keys and values of the source for each layer, the mask of the source, and the cache of generated positions."""
 
     source: tuple[KeysValues, ...]
+    """One entry a layer; the hypotheses of a row share it."""
     mask: Tensor
-    written: tuple[KeysValues, ...]
+    """Shape (rows, source positions)."""
+    cache: Cache
 
-    def select(self, rows: Tensor) -> Remembered:
-        source, written = (tuple(layer.select(rows) for layer in side) for side in (self.source, self.written))
-        return Remembered(source, self.mask.index_select(0, rows), written)
+    def select(self, hypotheses: Tensor) -> Remembered:
+        cache = self.cache.select(hypotheses)
+        if cache.rows == self.cache.rows:
+            return self._replace(cache=cache)
+        rows = hypotheses[:: cache.beam] // cache.beam
+        source = tuple(KeysValues(*(part[rows] for part in layer)) for layer in self.source)
+        return Remembered(source, self.mask[rows], cache)
 
 
 class TransformerDecoder(TextDecoder):
     """All positions at once when taught, one more position at a time when it writes."""
+
+    attends = True
 
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)
@@ -57,26 +65,36 @@ class TransformerDecoder(TextDecoder):
         self.output = make_output(config.width, vocabulary.size, self.embedding if config.tied else None)
 
     def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
-        source = hidden.need("states")
-        states: Tensor = self.embed(self.embedding(tokens))
-        for block in self._blocks():
-            states = block(states, mask, block.cross.remember(source), hidden.mask, self.rotary)
-        return states if self.norm is None else self.norm(states, mask)
+        return self.forward(hidden, tokens, mask).values
 
-    def start(self, hidden: Hidden) -> Remembered:
+    def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
+        weights = self.forward(hidden, tokens, tokens != self.vocabulary.pad, weights=True).weights
+        assert weights is not None
+        return weights.mean(1)  # over the heads of the last layer
+
+    def forward(self, hidden: Hidden, tokens: Tensor, mask: Tensor, weights: bool = False) -> Attended:
+        """Features (rows, positions, width) after each token; if asked, the cross-attention of the last layer."""
         source = hidden.need("states")
-        return Remembered(tuple(block.cross.remember(source) for block in self._blocks()), hidden.mask, ())
+        read = Attended(self.embed(self.embedding(tokens)))
+        for block in self._blocks():
+            read = block(read.values, mask, block.cross.remember(source), hidden.mask, self.rotary, weights)
+        return read if self.norm is None else read._replace(values=self.norm(read.values, mask))
+
+    def start(self, hidden: Hidden, beam: int = 1) -> Remembered:
+        states = hidden.need("states")
+        source = tuple(block.cross.remember(states) for block in self._blocks())
+        return Remembered(source, hidden.mask, Cache(len(states), beam))
 
     def _blocks(self) -> Iterable[DecoderBlock]:
         return cast(Iterable[DecoderBlock], self.blocks)
 
     def step(self, state: Remembered, tokens: Tensor) -> Step:
-        start = state.written[0].keys.shape[2] if state.written else 0
-        past = state.written or (None,) * len(self.blocks)
-        now = self.embed(self.embedding(tokens[:, None]), start)
-        written = []
-        for block, before, memory in zip(self._blocks(), past, state.source, strict=True):
-            now, grown = block.step(now, before, memory, state.mask, self.rotary)
-            written.append(grown)
+        """Writes into the cache of `state`, which is used up: generation goes on from the new state."""
+        cache = state.cache
+        visible = cache.advance(tokens.device)
+        embedded = self.embed(self.embedding(tokens[:, None]), cache.length - 1)
+        now = embedded.view(cache.rows, cache.beam, -1)
+        for layer, (block, memory) in enumerate(zip(self._blocks(), state.source, strict=True)):
+            now = block.step(now, Past(cache, layer, visible), memory, state.mask, self.rotary)
         features = now if self.norm is None else self.norm(now)
-        return Step(features[:, 0], state._replace(written=tuple(written)))
+        return Step(features.flatten(0, 1), state)

@@ -29,12 +29,16 @@ class TextDecoder(Decoder):
         """Computes features (rows, positions, width) for the token after each given token (teacher forcing)."""
         raise NotImplementedError
 
-    def start(self, hidden: Hidden) -> State:
-        """State before the start symbol."""
+    def start(self, hidden: Hidden, beam: int = 1) -> State:
+        """State before the start symbol, with `beam` hypotheses for each row, side by side."""
         raise NotImplementedError
 
     def step(self, state: Any, tokens: Tensor) -> Step:
         """Features and state after `tokens` (rows,), the newest token of each row."""
+        raise NotImplementedError
+
+    def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
+        """Attention weights (rows, positions, source positions) for the prediction after each token."""
         raise NotImplementedError
 
     def count(self, target: Target) -> int:
@@ -52,20 +56,9 @@ class TextDecoder(Decoder):
     @torch.no_grad()
     def log_probability(self, hidden: Hidden, target: Target) -> Tensor:
         """Log-probability of each whole target, end symbol included; (rows,)."""
-        return self.token_log_probabilities(hidden, target).sum(1)
-
-    @torch.no_grad()
-    def token_log_probabilities(self, hidden: Hidden, target: Target) -> Tensor:
-        """Log-probability of each token of each target, (rows, positions); 0 on padding."""
-        scores = self.log_probabilities(hidden, target).gather(2, target.tokens[:, 1:, None])[..., 0]
-        return torch.where(target.mask[:, 1:], scores, 0.0)
-
-    @torch.no_grad()
-    def log_probabilities(self, hidden: Hidden, target: Target) -> Tensor:
-        """Log-probability of every token at each position of each target, (rows, positions, tokens)."""
-        features, _ = self._taught(hidden, target, 0.0)
-        scores: Tensor = self.output(features)
-        return scores.float().log_softmax(-1)
+        features, mask = self._taught(hidden, target, 0.0)
+        scores = self.output(features).log_softmax(-1).gather(2, target.tokens[:, 1:, None])[..., 0]
+        return torch.where(mask, scores, 0.0).sum(1)
 
     @torch.no_grad()
     def predict(self, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:
@@ -98,6 +91,12 @@ def sampled_teaching(decoder: TextDecoder, hidden: Hidden, tokens: Tensor, chanc
             chosen = torch.rand(len(own), device=own.device) < chance
             current = torch.where(chosen, own, tokens[:, position + 1])
     return torch.stack(features, 1)
+
+
+def repeated(hidden: Hidden, times: int) -> Hidden:
+    """Repeats each row, for decoders that keep the source of each hypothesis apart."""
+    rows = torch.arange(len(hidden.mask), device=hidden.mask.device)
+    return hidden if times == 1 else hidden.select(rows.repeat_interleave(times))
 
 
 def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.recording import Branch, record_beam
 from twofold.results import Hypotheses, Hypothesis
 from twofold.types import Hidden, Vocabulary
 
@@ -32,6 +31,8 @@ class GenerateOptions:
     mean."""
     no_repeat: int = 0
     """Size of n-grams that must not repeat; 0 allows repetition."""
+    min_length: int = 0
+    """Minimum number of generated tokens: the end symbol is not chosen before."""
     max_length: int | None = None
     """Maximum number of generated tokens; null uses the limit of the training data, which is never exceeded."""
     sample: bool = False
@@ -60,13 +61,15 @@ class GenerateOptions:
             raise ValueError(f"length_penalty {self.length_penalty} and temperature {self.temperature} must be finite")
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")
+        if not 0 <= self.min_length <= (self.max_length or self.min_length):
+            raise ValueError(f"min_length must be from 0 to max_length ({self.max_length}), not {self.min_length}")
 
 
 class State(Protocol):
     """State of a decoder: what it has read and written so far."""
 
-    def select(self, rows: Tensor) -> Self:
-        """Returns the given rows, in the given order; a row may repeat."""
+    def select(self, hypotheses: Tensor) -> Self:
+        """Keeps the given hypotheses, counted over all rows: `beam` of each row that stays, rows in order."""
         ...
 
 
@@ -84,7 +87,7 @@ class Writer(Protocol):
 
     vocabulary: Vocabulary
 
-    def start(self, hidden: Hidden) -> State: ...
+    def start(self, hidden: Hidden, beam: int) -> State: ...
 
     def step(self, state: Any, tokens: Tensor) -> Step: ...
 
@@ -124,15 +127,14 @@ def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[l
     draw = torch.Generator(device).manual_seed(options.seed)
     rows = list(range(len(hidden.mask)))
     written: list[list[int]] = [[] for _ in rows]
-    state = writer.start(hidden)
+    state = writer.start(hidden, 1)
     tokens = torch.full((len(rows),), vocabulary.start, device=device)
     for _ in range(_longest(options, vocabulary)):
         step = writer.step(state, tokens)
-        scores = _scores(writer.output(step.features), written, options, vocabulary)
-        tokens = _draw(scores, options, draw) if options.sample else scores.argmax(-1)
+        logits = _logits(writer.output(step.features), written, options, vocabulary)
+        tokens, scores = logits.drawn(options, draw) if options.sample else logits.best()
         chosen = tokens.tolist()
-        values = scores.gather(1, tokens[:, None])[:, 0].tolist()
-        yield [Next(row, token, value) for row, token, value in zip(rows, chosen, values, strict=True)]
+        yield [Next(row, token, score) for row, token, score in zip(rows, chosen, scores.tolist(), strict=True)]
         left = [place for place, token in enumerate(chosen) if token != vocabulary.end]
         if not left:
             return
@@ -150,18 +152,17 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypot
     longest = _longest(options, vocabulary)
     ended: list[list[Hypothesis]] = [[] for _ in range(len(hidden.mask))]
     alive = list(range(len(ended)))
+    state = writer.start(hidden, size)
     # All rows start with one hypothesis; its copies are impossible until it has branched.
-    copies = torch.arange(len(alive), device=device).repeat_interleave(size)
-    state = writer.start(hidden).select(copies)
     totals = torch.full((len(alive), size), -math.inf, device=device)
     totals[:, 0] = 0.0
-    tokens = torch.full((len(copies),), vocabulary.start, device=device)
-    written: list[list[int]] = [[] for _ in copies]
+    tokens = torch.full((totals.numel(),), vocabulary.start, device=device)
+    written: list[list[int]] = [[] for _ in tokens]
     for length in range(1, longest + 1):
         step = writer.step(state, tokens)
-        scores = _scores(writer.output(step.features), written, options, vocabulary)
+        logits = _logits(writer.output(step.features), written, options, vocabulary)
         going: dict[int, list[Next]] = {}
-        for row, choices in zip(alive, _choices(totals.view(-1, 1) + scores, len(alive), size), strict=True):
+        for row, choices in zip(alive, _choices(totals, logits), strict=True):
             branches = _branch(ended[row], choices, written, length, vocabulary.end, options)
             if length == longest:
                 # The length limit ends these, so they have no end symbol.
@@ -189,11 +190,11 @@ def _branch(
 ) -> list[Next]:
     """Stores the finished hypotheses among the best choices of a row; returns those to continue, none if the row is
     done."""
-    finished = [choice for choice in choices[: options.beam] if choice.token == end and choice.score > -math.inf]
-    # The end symbol counts too, unless the limit came first.
-    ended += [_hypothesis(written[choice.row], choice.score, length, options) for choice in finished]
+    for choice in choices[: options.beam]:
+        if choice.token == end and choice.score > -math.inf:
+            # The end symbol counts too, unless the limit came first.
+            ended.append(_hypothesis(written[choice.row], choice.score, length, options))
     branches = [choice for choice in choices if choice.token != end][: options.beam]
-    record_beam([Branch(choice.row, choice.token, choice.score) for choice in (*branches, *finished)])
     best = _best(ended, options.beam)
     if len(best) < options.beam or not branches:
         return branches
@@ -205,12 +206,16 @@ def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.normalized_score)[:count]
 
 
-def _choices(totals: Tensor, rows: int, size: int) -> Iterator[list[Next]]:
-    """Yields for each row the best 2 × `size` continuations, best first; `totals` is (rows × size, tokens)."""
-    joined, tokens = totals.view(rows, -1), totals.shape[1]
+def _choices(totals: Tensor, logits: _Logits) -> Iterator[list[Next]]:
+    """Yields for each row the best 2 × `size` continuations, best first; `totals` is (rows, size)."""
+    size = totals.shape[1]
+    tokens, scores = logits.top(2 * size)
+    joined = (totals.view(-1, 1) + scores).view(len(totals), -1)
     best = joined.topk(min(2 * size, joined.shape[1]))
-    for row, pairs in enumerate(zip(best.indices.tolist(), best.values.tolist(), strict=True)):
-        yield [Next(row * size + place // tokens, place % tokens, score) for place, score in zip(*pairs, strict=True)]
+    parents = best.indices // tokens.shape[1] + size * torch.arange(len(totals), device=totals.device)[:, None]
+    chosen = tokens.view(len(totals), -1).gather(1, best.indices)
+    for places in zip(parents.tolist(), chosen.tolist(), best.values.tolist(), strict=True):
+        yield [Next(*choice) for choice in zip(*places, strict=True)]
 
 
 def _hypothesis(tokens: Sequence[int], score: float, length: int, options: GenerateOptions) -> Hypothesis:
@@ -225,17 +230,49 @@ def _longest(options: GenerateOptions, vocabulary: Vocabulary) -> int:
     return min(options.max_length or vocabulary.limit, vocabulary.limit)
 
 
-def _scores(logits: Tensor, written: list[list[int]], options: GenerateOptions, vocabulary: Vocabulary) -> Tensor:
-    """Log-probabilities, with forbidden tokens set to -inf."""
-    scores = logits.float().log_softmax(-1)
-    if scores.isnan().any():
+@dataclass(frozen=True)
+class _Logits:
+    """Logits of the next token after each row, and what turns them into log-probabilities."""
+
+    values: Tensor
+    """Shape (rows, tokens); -inf for tokens that must not follow."""
+    normalizers: Tensor
+    """Shape (rows, 1): the logarithm of the sum of all exponentials, forbidden tokens included."""
+
+    def best(self) -> tuple[Tensor, Tensor]:
+        """The most likely token of each row and its log-probability, (rows,) each."""
+        values, tokens = self.values.max(1)
+        return tokens, values - self.normalizers[:, 0]
+
+    def top(self, count: int) -> tuple[Tensor, Tensor]:
+        """The most likely tokens of each row and their log-probabilities, (rows, count) each."""
+        top = self.values.topk(min(count, self.values.shape[1]))
+        return top.indices, top.values - self.normalizers
+
+    def drawn(self, options: GenerateOptions, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+        """A token of each row drawn at random and its log-probability, (rows,) each."""
+        scores = self.values - self.normalizers
+        tokens = _draw(scores, options, draw)
+        return tokens, scores.gather(1, tokens[:, None])[:, 0]
+
+
+def _logits(values: Tensor, written: list[list[int]], options: GenerateOptions, vocabulary: Vocabulary) -> _Logits:
+    """Logits with forbidden tokens set to -inf; `written` are the tokens of each row so far."""
+    values = values.float()
+    normalizers = values.logsumexp(1, keepdim=True)
+    if not normalizers.isfinite().all():
         raise TwofoldError(f"the scores of the tokens are {NOT_NUMBERS}")
-    scores[:, [vocabulary.pad, vocabulary.start, vocabulary.unknown]] = -math.inf
+    values[:, [vocabulary.pad, vocabulary.start, vocabulary.unknown]] = -math.inf
     if options.no_repeat:
         for row, tokens in enumerate(written):
             if banned := _repeats(tokens, options.no_repeat):
-                scores[row, banned] = -math.inf
-    return scores
+                values[row, banned] = -math.inf
+    if any(len(tokens) < options.min_length for tokens in written):
+        ends = values[:, vocabulary.end].clone()
+        values[:, vocabulary.end] = -math.inf
+        # A text ends early where no other token is allowed.
+        values[:, vocabulary.end] = torch.where(values.amax(1) == -math.inf, ends, -math.inf)
+    return _Logits(values, normalizers)
 
 
 def _repeats(tokens: Sequence[int], size: int) -> list[int]:

@@ -65,9 +65,9 @@ class Rotary(nn.Module):
         self.cos = nn.Buffer(angles.cos().repeat(1, 2), persistent=False)
         self.sin = nn.Buffer(angles.sin().repeat(1, 2), persistent=False)
 
-    def forward(self, heads: Tensor, start: int = 0) -> Tensor:
-        """Rotates `heads` (rows, heads, positions, width of a head)."""
-        stop = start + heads.shape[2]
+    def forward(self, heads: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        """Rotates `heads` (rows, heads, positions, width of a head); with `stop` = `start` + 1, all as one position."""
+        stop = start + heads.shape[2] if stop is None else stop
         first, second = heads.chunk(2, -1)
         return heads * self.cos[start:stop] + torch.cat([-second, first], -1) * self.sin[start:stop]
 

@@ -1,4 +1,4 @@
-"""How well the relevant texts of a whole corpus are found: nDCG@10, MRR, MAP and recall."""
+"""Retrieval of the relevant texts from a whole corpus: nDCG@10, MRR, MAP and recall."""
 
 from __future__ import annotations
 
@@ -17,39 +17,43 @@ from twofold.data.ranking import is_gain
 from twofold.data.ranks import metrics_of_gains
 from twofold.errors import TwofoldError
 from twofold.metrics import HIGHER, Evaluation, Report
+from twofold.metrics.ranking import reranked
 from twofold.model import Ranker
 
 METRICS = dict.fromkeys(("ndcg@10", "mrr", "map", "r@1", "r@10", "r@100"), HIGHER)
 QUERIES = 64
-"""How many queries are scored against the whole corpus at a time."""
+"""Queries that are scored against the whole corpus at a time."""
 SHOWN = 5
-"""How many ids a line names."""
+"""Maximum number of ids that an error names."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """One query, and which texts of the corpus are relevant to it."""
+    """Query with the texts of the corpus that are relevant to it."""
 
     context: Any
     gains: Mapping[int, float]
-    """Of the relevant texts, by their places in the corpus: how relevant they are, above 0."""
+    """Gain (graded relevance, above 0) of each relevant text, by its position in the corpus."""
     place: str
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Score every query, a row with `text` or `context` and `relevant` ids, against every text of the corpus."""
+    """Scores each query, a row with `text` or `context` and `relevant` ids, with every text of the corpus."""
     model, corpus = cast(Ranker, evaluation.model), evaluation.corpus
     if model.joined:
         raise TwofoldError("a cross-encoder cannot read a whole corpus for each query; judge it by rows of candidates")
     asked = _checked(model, evaluation.rows, corpus)
     vectors = model.prepare_given(corpus, evaluation.progress).vectors
     assert vectors is not None
+    texts = [document.read for document in corpus]
     metrics = []
     for start in range(0, len(asked), QUERIES):
         block = asked[start : start + QUERIES]
+        contexts = [query.context for query in block]
         with torch.no_grad():
-            scores = model.head.score(model.embed_contexts([query.context for query in block]), vectors).cpu().numpy()
-        for query, query_scores in zip(block, scores, strict=True):
+            scores = model.head.score(model.embed_contexts(contexts), vectors).cpu().numpy()
+        final = reranked(evaluation.then, contexts, [texts] * len(block), list(scores))
+        for query, query_scores in zip(block, final, strict=True):
             gains = np.zeros(len(corpus))
             gains[list(query.gains)] = list(query.gains.values())
             metrics.append(metrics_of_gains(query_scores, gains, query.place, (1, 10, 100)))
@@ -57,7 +61,7 @@ def measure(evaluation: Evaluation) -> Report:
 
 
 def _checked(model: Ranker, queries: Sequence[Row], corpus: Sequence[Candidate]) -> list[Query]:
-    """The queries, once all of them and the corpus can be used; nothing is read by the model for it."""
+    """Checks all queries and the corpus before the model encodes anything, and returns the queries."""
     if not queries:
         raise TwofoldError("there is no query to judge the model by")
     places: dict[str, int] = {}
@@ -86,7 +90,7 @@ def _checked(model: Ranker, queries: Sequence[Row], corpus: Sequence[Candidate])
 
 
 def _relevant_gains(row: Row) -> dict[str, float]:
-    """What is relevant to a query, by id: a list of ids, or a mapping to gains, of which 0 means not relevant."""
+    """Reads the gains of the ids in `relevant`: a list of ids, or a mapping to gains, where 0 is not relevant."""
     given = row.values.get("relevant")
     if isinstance(given, Mapping):
         if not all(map(is_gain, given.values())):
@@ -107,5 +111,6 @@ def _relevant_gains(row: Row) -> dict[str, float]:
 
 
 def _some(ids: Sequence[str]) -> str:
+    """Joins the first ids for an error message."""
     more = ", ..." if len(ids) > SHOWN else ""
     return ", ".join(f"'{id}'" for id in ids[:SHOWN]) + more

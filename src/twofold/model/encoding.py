@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
 from twofold.inputs import INPUT
 from twofold.layers.pooling import masked_mean
-from twofold.model.candidates import Candidates
 from twofold.progress import Report
-from twofold.results import Hits
 from twofold.types import Batch
 
 if TYPE_CHECKING:
@@ -71,20 +66,6 @@ def encode_query(ranker: Ranker, inputs: Any, as_tensor: bool = False, report: R
     alone = isinstance(inputs, str)
     kept = ranker.embed_contexts([inputs] if alone else inputs, report)
     return _plain(kept, alone, as_tensor)
-
-
-def similarity(ranker: Ranker, queries: Any, texts: Any) -> NDArray[np.float32]:
-    """The score of each query with each text: (queries, texts)."""
-    asked, others = ([side] if isinstance(side, str) else side for side in (queries, texts))
-    return ranker.score(asked, others).cpu().numpy()
-
-
-def rank_many(
-    ranker: Ranker, contexts: Iterable[Any], candidates: Iterable[Any] | Candidates, k: int = 10
-) -> list[Hits]:
-    """The k best candidates for each context; the candidates are read once."""
-    chosen = candidates if isinstance(candidates, Candidates) else ranker.prepare(candidates)
-    return [ranker.rank(context, chosen, k) for context in ranker.as_contexts(contexts)]
 
 
 def _refuse_joined(ranker: Ranker, what: str) -> None:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-from torch import Tensor
-
 from twofold.config import kind_of
 from twofold.data.cache import Field
-from twofold.data.candidates import Candidate, Text, with_ids
 from twofold.data.files import Row, Sources
 from twofold.data.ranking import AUTO, RankingReader
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
-from twofold.errors import TwofoldError, as_list
+from twofold.errors import TwofoldError
 from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
-from twofold.model import encoding, explaining, reversing, saved
-from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
+from twofold.model import encoding, ranking, reversing, saved
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model, as_rows
-from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS, Chunks, Represented, Side, finite, keep_items
+from twofold.model.representation import CANDIDATES, CONTEXTS, Chunks, Represented, Side
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
-from twofold.progress import Report
-from twofold.results import Hit, Hits
 from twofold.types import Batch, Encoder, Example, InputSpec, Loss
 
 
@@ -160,9 +152,6 @@ class Ranker(Model):
     reversed = reversing.reversed_ranker
     encode = encoding.encode_documents
     encode_query = encoding.encode_query
-    similarity = encoding.similarity
-    explain = explaining.explain_ranking  # type: ignore[assignment]
-    rank_many = encoding.rank_many
 
     # --- learning ---
 
@@ -205,96 +194,16 @@ class Ranker(Model):
 
     # --- ranking ---
 
-    def rank(self, context: Any, candidates: Iterable[Any] | Candidates, k: int = 10) -> Hits:
-        """The k best candidates for a context, equal ones in their order; all candidates are scored."""
-        start = time.perf_counter()
-        chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
-        if not len(chosen):
-            raise TwofoldError("there are no candidates to rank; give at least one")
-        k = as_k(k)
-        scores = self.score([self.check_context(context)], chosen)[0].cpu().numpy()
-        scores = scores[chosen.first]  # equal texts read in different batches may differ in the last digit
-        hits = [Hit(chosen.texts[number], float(scores[number]), chosen.ids[number]) for number in best(scores, k)]
-        return Hits(hits, True, (time.perf_counter() - start) * 1000)
-
-    def prepare(
-        self, texts: Iterable[Any], ids: Iterable[Any] | None = None, report: Report | None = None
-    ) -> Candidates:
-        """Candidates with their vectors, computed once for many contexts: texts, or rows with `text` and `id`.
-
-        Without an id each has its place in the list, from 0. Images are given as paths, Pillow images, arrays or rows.
-        """
-        given = with_ids(list(self.candidates.candidates(as_list(texts, "texts"), blank=True)), ids)
-        return self.prepare_given(given, report)
-
-    def prepare_given(self, given: Sequence[Candidate], report: Report | None = None) -> Candidates:
-        """Candidates that were read, with their vectors."""
-        vectors = None
-        if given and self.reads_alone:
-            items = self.candidates.items_of([candidate.read for candidate in given])
-            vectors = self.keep_candidates(items, report)
-        return Candidates([candidate.text for candidate in given], [candidate.id for candidate in given], vectors)
-
-    def embed_candidates(self, texts: Iterable[Any], report: Report | None = None) -> Vectors:
-        """What is kept of each candidate."""
-        given = self.candidates.candidates(as_list(texts, "texts"), blank=True)
-        return self.keep_candidates(self.candidates.items_of([candidate.read for candidate in given]), report)
-
-    def embed_contexts(self, contexts: Iterable[Any], report: Report | None = None) -> Vectors:
-        """What is kept of each context."""
-        return self.keep_contexts(self.contexts.items_of(self.as_contexts(contexts)), report)
-
-    def keep_candidates(self, items: Sequence[Any], report: Report | None = None) -> Vectors:
-        """What is kept of candidates that are items of their input."""
-        return keep_items(self, CANDIDATES, items, report)
-
-    def keep_contexts(self, items: Sequence[Any], report: Report | None = None) -> Vectors:
-        """What is kept of contexts that are items of their input."""
-        return keep_items(self, CONTEXTS, items, report)
-
-    def as_contexts(self, contexts: Any) -> list[Any]:
-        """Contexts that are read together; a text alone is refused."""
-        given = enumerate(as_list(contexts, "contexts"))
-        return [self.contexts.accepted(context, f"contexts[{number}]") for number, context in given]
-
-    @torch.no_grad()
-    def score(self, contexts: Iterable[Any], candidates: Iterable[Any] | Candidates) -> Tensor:
-        """(contexts, candidates)"""
-        asked = self.as_contexts(contexts)
-        chosen = candidates if isinstance(candidates, Candidates) else self.prepare(candidates)
-        if not asked or not len(chosen):
-            raise TwofoldError(f"there are no {'candidates' if asked else 'contexts'} to score; give at least one")
-        with self.evaluating():
-            parts = []
-            if chosen.vectors is not None:
-                parts.append(self.head.score(self.embed_contexts(asked), chosen.vectors))
-            if self.joined:
-                joint = [self._joint_pairs([(text, other) for other in chosen.texts]) for text in asked]
-                parts.append(torch.stack(joint))
-            return finite("scores", parts[0] if len(parts) == 1 else parts[0] + parts[1])
-
-    @torch.no_grad()
-    def score_pairs(self, pairs: Iterable[tuple[Text, str]], report: Report | None = None) -> Tensor:
-        """The score of each context with the candidate beside it: (pairs,)."""
-        pairs = as_pairs(pairs)
-        if not self.joined:
-            return finite("scores", self._compare_pairs(pairs, report))
-        joint = self._joint_pairs(pairs, report)
-        return finite("scores", joint + self._compare_pairs(pairs) if self.reads_alone else joint)
-
-    def check_context(self, context: Any) -> Any:
-        return self.contexts.accepted(context, "the context", filled=True)
-
-    def _joint_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
-        """What both say as one text: (pairs,)."""
-        first = encoded_once(self.contexts, [context for context, _ in pairs])
-        second = encoded_once(self.candidates, [text for _, text in pairs])
-        return keep_items(self, PAIRS, list(zip(first, second, strict=True)), report).vectors
-
-    def _compare_pairs(self, pairs: Sequence[tuple[Text, str]], report: Report | None = None) -> Tensor:
-        """The score of each pair from what is kept of both when they are read alone: (pairs,)."""
-        asked, of_pair = different([context for context, _ in pairs])
-        place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
-        contexts, vectors = self.embed_contexts(asked, report), self.embed_candidates(list(place))
-        places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
-        return torch.stack([self.head.score(contexts[c : c + 1], vectors[t : t + 1])[0, 0] for c, t in places])
+    rank = ranking.rank
+    rank_many = ranking.rank_many
+    similarity = ranking.similarity
+    prepare = ranking.prepare
+    prepare_given = ranking.prepare_given
+    score = ranking.score
+    score_pairs = ranking.score_pairs
+    embed_candidates = ranking.embed_candidates
+    embed_contexts = ranking.embed_contexts
+    keep_candidates = ranking.keep_candidates
+    keep_contexts = ranking.keep_contexts
+    as_contexts = ranking.as_contexts
+    check_context = ranking.check_context

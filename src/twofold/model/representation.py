@@ -13,12 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.decoders import Vectors
-from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.inputs import INPUT, Input
 from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
 from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
-from twofold.progress import Report
 from twofold.types import Batch, Encoder, Hidden, Loss
 
 if TYPE_CHECKING:
@@ -176,44 +174,6 @@ def gather(kept: Vectors, sizes: list[int]) -> Vectors:
         assert kept.mask is not None
         mask = gather_rows(kept.mask.byte(), sizes).bool()
     return Vectors(gather_rows(kept.vectors, sizes), mask)
-
-
-@torch.no_grad()
-def keep_items(model: Ranker, what: str, items: Sequence[Any], report: Report | None = None) -> Vectors:
-    """What the decoder keeps of each item of one side, read in batches of like length."""
-    side, done = model.side(what), 0
-    vectors: Tensor | None = None
-    mask: Tensor | None = None
-    with model.evaluating(), model.autocast():
-        for numbers in side.input.groups(items, CHUNK_TOKENS):
-            kept = side.represent([items[number] for number in numbers], None, model.device)
-            if vectors is None:
-                vectors = kept.vectors.float().new_zeros(len(items), *kept.vectors.shape[1:])
-                mask = None if kept.mask is None else kept.mask.new_zeros(len(items), kept.mask.shape[1])
-            if mask is None:
-                vectors[numbers] = kept.vectors.float()
-            else:
-                # The longest texts are read first; of images a later one may have more vectors.
-                longest = max(mask.shape[1], kept.vectors.shape[1])
-                wide, kept = padded(Vectors(vectors, mask), longest), padded(kept, longest)
-                vectors, mask = wide.vectors, wide.mask
-                assert mask is not None
-                assert kept.mask is not None
-                vectors[numbers], mask[numbers] = kept.vectors.float(), kept.mask
-            done += len(numbers)
-            if report:
-                report(done)
-    if vectors is None:
-        raise TwofoldError("there is nothing to read; give at least one text")
-    # Scores of pairs are checked with what is added to them.
-    return Vectors(vectors if what == PAIRS else finite("vectors", vectors), mask)
-
-
-def finite(what: str, values: Tensor) -> Tensor:
-    """The same values, none of which is nan or an infinity."""
-    if not values.isfinite().all():
-        raise TwofoldError(f"the {what} are {NOT_NUMBERS}")
-    return values
 
 
 def context_blocks(

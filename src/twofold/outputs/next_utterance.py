@@ -12,7 +12,6 @@ import torch
 from twofold.data.batches import Draw
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.explaining import ExplainsScores
 from twofold.inputs import Input, InputConfig
 from twofold.outputs import Output, OutputConfig
 from twofold.results import Prediction, Scores
@@ -48,7 +47,7 @@ class Config(OutputConfig):
 
 
 @dataclass(frozen=True)
-class NextUtteranceOutput(ExplainsScores, Output[bool]):
+class NextUtteranceOutput(Output[bool]):
     """Next-utterance output; targets come from the random choice, not from a column."""
 
     config: Config

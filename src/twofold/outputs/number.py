@@ -13,7 +13,6 @@ import numpy as np
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.explaining import ExplainsScores
 from twofold.inputs import Input
 from twofold.outputs import ColumnConfig, ColumnOutput, counted_numbers
 from twofold.results import Prediction, Scores
@@ -63,7 +62,7 @@ class Config(ColumnConfig):
 
 
 @dataclass(frozen=True)
-class NumberOutput(ExplainsScores, ColumnOutput[Ids]):
+class NumberOutput(ColumnOutput[Ids]):
     """Number output."""
 
     config: Config

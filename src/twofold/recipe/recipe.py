@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from twofold.storage import sha256
 from twofold.training.config import TrainConfig
 
 OWN_SHARE = 0.1
-"""The largest share that a recipe which comes along holds out of a user's own data."""
+"""Largest share of a user's own data that a packaged recipe holds out."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Recipe(ModelConfig):
         path = find_recipe(str(name))
         content = override(read_yaml(path), changes)
         if path.parent == recipe_folder():
-            _limit_held_out(content, changes)
+            _suit(content, {change.partition("=")[0] for change in changes})
         return cls.of(content)
 
     @classmethod
@@ -218,14 +219,16 @@ class Recipe(ModelConfig):
         return files
 
 
-def _limit_held_out(content: dict[str, Any], changes: Sequence[str]) -> None:
-    """Of a user's own data a recipe that comes along holds out a tenth at most: its number is for a larger file."""
-    changed = {change.partition("=")[0] for change in changes}
-    data = content.get("data")
+def _suit(content: dict[str, Any], changed: AbstractSet[str]) -> None:
+    """Suits a packaged recipe to the changed settings: at most a tenth of a user's own data is held out, and `epochs`
+    from the command line holds without the recipe's floor in steps."""
+    data, train = content.get("data"), content.get("train")
     own = any(key.split(".")[:2] == ["data", "train"] for key in changed)
     told = changed & {"data.held_out", "data.held_out_share"}
     if isinstance(data, dict) and data.get("held_out") and own and not told:
         data["held_out_share"] = OWN_SHARE
+    if isinstance(train, dict) and "train.epochs" in changed and "train.min_steps" not in changed:
+        train.pop("min_steps", None)
 
 
 def as_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = ()) -> Recipe:

@@ -15,9 +15,12 @@ class TrainConfig:
     """How long, how fast, how often."""
 
     epochs: int = 10
-    """How often the data is read."""
+    """Number of passes over the training rows."""
+    min_steps: int | None = None
+    """Minimum number of steps: where `epochs` make fewer, the training lasts more epochs. A schedule follows the real
+    length."""
     max_steps: int | None = None
-    """Stop after this many steps instead of after `epochs`."""
+    """Number of steps, in place of `epochs` and `min_steps`."""
     batch_tokens: int = 4096
     """The most tokens in a batch, rows × longest with padding; rows of like length go together."""
     batch_rows: int | None = None
@@ -87,7 +90,15 @@ class TrainConfig:
     not grow with it."""
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "max_steps": 1, "batch_tokens": 1, "batch_rows": 1, "accumulate": 1, "log_every": 1}
+        least = {
+            "epochs": 1,
+            "min_steps": 1,
+            "max_steps": 1,
+            "batch_tokens": 1,
+            "batch_rows": 1,
+            "accumulate": 1,
+            "log_every": 1,
+        }
         least |= {"negatives": 1, "candidates": 2, "chunk_tokens": 1, "memory_tokens": 0}
         least |= {"evaluate_every": 1, "patience": 1, "save_every": 1, "warmup": 0, "seed": 0}
         for name, bound in least.items():

@@ -1,4 +1,4 @@
-"""The training loop: the same steps in the same order, however often it is stopped and resumed."""
+"""The training loop: the same steps in the same order, however often a training is stopped and resumed."""
 
 from __future__ import annotations
 
@@ -17,46 +17,54 @@ from torch import nn
 
 from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
-from twofold.model import Model, Ranker
+from twofold.model import Model, Ranker, saved
 from twofold.model.batches import TrainingRows
 from twofold.model.config import MAIN
 from twofold.model.model import make_device
-from twofold.model.saved import fill, unique_tensors
 from twofold.progress import bar
 from twofold.training import checkpoint, freezing, optimizer, processes
+from twofold.training.clock import Clock
 from twofold.training.config import TrainConfig
+from twofold.training.console import Console
 from twofold.training.gradient_caching import GradientCaching
+from twofold.training.length import Length
+from twofold.training.log import FILE, FINAL, VALIDATION, Callback, History, Log, TensorBoard
+from twofold.training.run import Run
 from twofold.types import Batch, Loss
 
-Validate = Callable[[Any], dict[str, float]]
+Measure = Callable[[Any], dict[str, float]]
+"""Metrics of a model."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a training ended."""
+class Validation:
+    """Judges a model by the validation rows."""
 
-    steps: int
-    best: float | None
-    """The best value of the metric that decides, if there were rows to judge by."""
-    finished: bool
-    """Whether it came to its end, or was asked to stop before."""
+    metrics: Measure
+    """Metrics at each evaluation, `train.best` among them."""
+    final_metrics: Measure | None = None
+    """Further metrics, which are measured once, of the best model after the last step."""
+    higher_is_better: bool = False
+    """Direction of `train.best`."""
 
 
 class Trainer:
-    """Trains one model in one folder: `model/` is the best so far, `checkpoints/` where to go on, `log.jsonl`."""
+    """Trains a model in a folder: `model/` is the best model so far, `checkpoints/` and `log.jsonl` serve to resume."""
 
     def __init__(
         self,
         model: Model,
         rows: TrainingRows,
-        validate: Validate | None,
+        validation: Validation | None,
         config: TrainConfig,
         folder: Path,
-        higher_is_better: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        """higher_is_better: whether that is so of the metric by which the best model is kept"""
-        self.model, self.rows, self.validate, self.config, self.folder = model, rows, validate, config, folder
-        self.sign = 1 if higher_is_better else -1
+        """callbacks: functions that are called with every line of the log"""
+        self.model, self.rows, self.validation, self.config, self.folder = model, rows, validation, config, folder
+        self.callbacks = callbacks
+        self.length = Length(config, len(rows.plan(0)))
+        self.sign = 1 if validation and validation.higher_is_better else -1
         self.device = make_device(config.device)
         model.to(self.device)
         fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -65,7 +73,7 @@ class Trainer:
         self.caching = GradientCaching(config.chunk_tokens, config.memory_tokens, config.hard_negatives)
         self.optimizer = optimizer.make_optimizer(model, config)
         self.freezing = freezing.Freezing(model, config)
-        self.freezing.at(1.0)  # what learns at any time must be known
+        self.freezing.at(1.0)  # the moving average needs every parameter that learns at any time
         freezing.refuse_what_cannot_learn(model, config)
         self.ema = optimizer.ExponentialMovingAverage(model, config.ema) if config.ema else None
         self.freezing.at(0.0)
@@ -76,54 +84,68 @@ class Trainer:
         self._rate = 0.0
 
     def resume(self) -> None:
-        """Take up the newest checkpoint, if there is one."""
+        """Restores the newest checkpoint, if there is one."""
         path = checkpoint.latest(self.folder / "checkpoints")
         if path is None:
             return
         self.progress, groups = checkpoint.load(path)
-        fill(self.model, groups["model"], path / "model.safetensors")
+        saved.fill(self.model, groups["model"], path / "model.safetensors")
         optimizer.restore_optimizer(self.optimizer, self.model, groups["optimizer"])
         if self.ema:
             self.ema.restore(groups["ema"])
 
-    def run(self, about: dict[str, object] | None = None) -> Outcome:
-        """Train to the end, or until interrupted; `about` goes into the log's first line."""
-        board = self.folder / "tensorboard" if self.config.tensorboard else None
-        log = (
-            checkpoint.Log(self.folder / "log.jsonl", self.progress.step, board, self.progress.log)
-            if self.first
-            else None
-        )
-        with contextlib.closing(log) if log else contextlib.nullcontext(), processes.asked_to_stop(self._stop):
+    def run(self, about: dict[str, object] | None = None) -> Run:
+        """Trains to the end, or until asked to stop; `about` is the first line of the log."""
+        best, higher_is_better = self.config.best, self.sign > 0
+        console = Console(History(), best, higher_is_better)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(processes.asked_to_stop(self._stop))
+            log = self._open_log(stack, console) if self.first else None
             if log and about and not self.progress.step:
                 log.write(0, about)
+            if log:
+                console.start(self.length)
             finished = self._epochs(log)
-        best = None if self.progress.best is None else self.progress.best * self.sign
-        return Outcome(self.progress.step, best, finished)
+            if log and finished:
+                self._measure_best(log)
+                console.end(self.length)
+        value = None if self.progress.best is None else self.progress.best * self.sign
+        judged = console.history.best(best, higher_is_better)
+        metrics = {**(judged.metrics if judged else {}), **console.history.final}
+        return Run(self.folder, self.progress.step, value, finished, metrics)
 
-    def _epochs(self, log: checkpoint.Log | None) -> bool:
-        """Whether the training came to its end."""
-        config, progress = self.config, self.progress
+    def _open_log(self, stack: contextlib.ExitStack, console: Console) -> Log:
+        """Opens the log with all callbacks, which are closed with the stack."""
+        callbacks: list[Callback] = [console, *self.callbacks]
+        if self.config.tensorboard:
+            board = TensorBoard(self.folder / "tensorboard", self.progress.step)
+            callbacks.append(stack.enter_context(contextlib.closing(board)))
+        log = stack.enter_context(contextlib.closing(Log(self.folder / FILE, callbacks, self.progress.log)))
+        console.history = History.read(log.path)
+        return log
+
+    def _epochs(self, log: Log | None) -> bool:
+        """Runs the steps that are left; returns False if asked to stop before the last."""
+        progress = self.progress
         self.model.train()
-        plan = self._advanced(self.rows.plan(progress.epoch))  # it may be resumed with fewer rows than before
-        clock, tokens = time.monotonic(), 0
-        with bar("training", self._total(plan), progress.step, self.first) as report:
-            while not self._ended():
-                tokens += self._step(plan)
+        plan = self._advanced(self.rows.plan(progress.epoch))  # a resumed training may have fewer rows than before
+        clock = Clock(progress.step)
+        with bar("training", self.length.total(plan), progress.step, self.first) as report:
+            while not self.length.ended(progress):
+                clock.tokens += self._step(plan)
                 plan = self._advanced(plan)
-                if progress.step % config.log_every == 0 or self._ended():
-                    seconds, clock = time.monotonic() - clock, time.monotonic()
-                    values = self._summary(plan) | {"tokens_per_second": round(tokens / max(seconds, 1e-9))}
-                    tokens = 0
+                evaluation_is_due = self.length.evaluation_is_due(progress)
+                ended = self.length.ended(progress)
+                if progress.step % self.config.log_every == 0 or evaluation_is_due or ended:
+                    values = self._summary(plan) | clock.speeds(progress.step)
                     if log:
                         log.write(progress.step, values)
                     report(progress.step, loss=f"{values['loss']:.3f}", tokens_per_second=values["tokens_per_second"])
                 else:
                     report(progress.step)
-                if self._evaluation_is_due():
-                    pause = time.monotonic()
-                    self._evaluate(log)
-                    clock += time.monotonic() - pause
+                if evaluation_is_due:
+                    with clock.paused():
+                        self._evaluate(log)
                 if self._checkpoint_is_due() or self._stopping:
                     self._save(log)
                 if self._stopping:
@@ -134,35 +156,18 @@ class Trainer:
         return True
 
     def _advanced(self, plan: Plan) -> Plan:
-        """The batches of this epoch, or of the next one where all of them are done."""
+        """Returns the plan of this epoch, or of the next if all batches of this one are done."""
         if self.progress.batch < len(plan):
             return plan
         self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
         return self.rows.plan(self.progress.epoch)
 
-    def _ended(self) -> bool:
-        if self.config.patience and self.progress.worse >= self.config.patience:
-            return True
-        if self.config.max_steps:
-            return self.progress.step >= self.config.max_steps
-        return self.progress.epoch >= self.config.epochs
-
-    def _total(self, plan: Plan) -> int:
-        """How many steps the training has, if later epochs are as long as this one."""
-        return self.config.max_steps or self.config.epochs * -(-len(plan) // self.config.accumulate)
-
-    def _share(self, plan: Plan) -> float:
-        """How much of the training is done, from 0 to 1."""
-        if self.config.max_steps:
-            return min(1.0, self.progress.step / self.config.max_steps)
-        return min(1.0, (self.progress.epoch + self.progress.batch / len(plan)) / self.config.epochs)
-
     def _step(self, plan: Plan) -> int:
-        """One change of the weights; returns how many real tokens this process has read."""
-        config, progress, share = self.config, self.progress, self._share(plan)
+        """Updates the weights once; returns the number of real tokens that this process has read."""
+        config, progress, share = self.config, self.progress, self.length.share(self.progress, plan)
         progress.step += 1
         self.freezing.at(share)
-        # What is random in a step follows from its number: nothing to save, nothing to replay.
+        # All randomness of a step follows from its number: nothing to save, nothing to replay.
         torch.manual_seed(_mix(config.seed, progress.step, processes.rank()))
         numbers = range(progress.batch, min(progress.batch + config.accumulate, len(plan)))
         progress.batch = numbers.stop
@@ -184,7 +189,8 @@ class Trainer:
             processes.add_up_gradients(self.model.parameters())
         if config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        self._rate = optimizer.learning_rate(config, progress.step, share, progress.plateau, self._total(plan))
+        total = self.length.total(plan)
+        self._rate = optimizer.learning_rate(config, progress.step, share, progress.plateau, total)
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate * group["scale"]
         self.optimizer.step()
@@ -194,7 +200,7 @@ class Trainer:
         return sum(self.model.tokens(batch) for batch in batches)
 
     def _backward(self, batch: Batch, counts: dict[str, int]) -> dict[str, Loss]:
-        """Add the gradients of this batch, a part of a whole in which `counts` things count."""
+        """Adds the gradients of one batch; `counts` are those of all batches of the step."""
         if isinstance(self.model, Ranker):
             return {MAIN: self.caching.backward(self.model, batch, 1.0 / counts[MAIN])}
         losses = self.model.losses(batch)
@@ -202,19 +208,20 @@ class Trainer:
         return losses
 
     def _global_counts(self, batches: Sequence[Batch]) -> dict[str, int]:
+        """Counts of each decoder's loss over the batches of all processes."""
         names = list(self.model.weights)
         counted: Counter[str] = Counter()
         for batch in batches:
             counted.update(self.model.counts(batch))
         for name in names:
             self.progress.seen.setdefault(name, [0.0, 0.0])
-        mine = [float(number) for number in (*(counted[name] for name in names), self._asked_to_stop)]
-        *sums, stop = processes.add_up(mine, self.device)
-        self._stopping = stop > 0  # asked of one process, done by all after the same step
+        here = [float(number) for number in (*(counted[name] for name in names), self._asked_to_stop)]
+        *sums, stop = processes.add_up(here, self.device)
+        self._stopping = stop > 0  # one process was asked; all stop after the same step
         return {name: int(total) for name, total in zip(names, sums, strict=True)}
 
     def _summary(self, plan: Plan) -> dict[str, float]:
-        """The mean losses since the last line, and where the training stands."""
+        """Mean losses since the last line of the log, epoch and learning rate."""
         seen, progress = self.progress.seen, self.progress
         sums = processes.add_up([seen[name][0] for name in seen], self.device)
         means = {name: total / max(seen[name][1], 1) for name, total in zip(seen, sums, strict=True)}
@@ -224,25 +231,21 @@ class Trainer:
         epoch = round(progress.epoch + progress.batch / len(plan), 4)
         return {"loss": loss, **several, "epoch": epoch, "learning_rate": self._rate}
 
-    def _evaluation_is_due(self) -> bool:
-        if self.config.evaluate_every:
-            return self.progress.step % self.config.evaluate_every == 0
-        return self.progress.batch == 0
-
-    def _evaluate(self, log: checkpoint.Log | None) -> None:
-        """Judge the model as it stands; a better one than before becomes `model/`."""
+    def _evaluate(self, log: Log | None) -> None:
+        """Measures the model, or its moving average; the best so far is saved as `model/`."""
         progress = self.progress
         progress.evaluated = progress.step
         if self.ema:
             self.ema.swap()
-        # Only the first process has the time; the others wait for its word.
-        metrics = processes.from_first(self.validate(self.model) if self.validate and self.first else {})
+        # The first process measures; the others wait for the result.
+        validation = self.validation
+        metrics = processes.from_first(validation.metrics(self.model) if validation and self.first else {})
         better = True
-        if self.validate:
+        if validation:
             if self.config.best not in metrics:
                 raise TwofoldError(
-                    f"train.best={self.config.best}: nothing to judge by; all labels of these rows are unknown, or all "
-                    "their pixels ignored"
+                    f"train.best={self.config.best}: the validation rows give no value; all their labels are unknown, "
+                    "or all their pixels ignored"
                 )
             value = metrics[self.config.best] * self.sign
             better = progress.best is None or value > progress.best
@@ -256,20 +259,30 @@ class Trainer:
         if self.ema:
             self.ema.swap()
         if log and metrics:
-            log.write(progress.step, {f"dev_{name}": value for name, value in metrics.items()})
+            log.write(progress.step, {f"{VALIDATION}{name}": value for name, value in metrics.items()})
+
+    def _measure_best(self, log: Log) -> None:
+        """Logs metrics of the best model that no evaluation has measured."""
+        if self.validation is None or self.validation.final_metrics is None:
+            return
+        best = saved.read(self.folder / "model", allow_code=True)  # the model at hand runs the same code
+        saved.fill(self.model, saved.read_weights(best), best.path)
+        metrics = self.validation.final_metrics(self.model)
+        if metrics:
+            log.write(self.progress.step, {f"{FINAL}{name}": value for name, value in metrics.items()})
 
     def _checkpoint_is_due(self) -> bool:
         every = self.config.save_every
         on_time = time.monotonic() - self._saved_at >= self.config.save_minutes * 60
         return on_time or bool(every and self.progress.step % every == 0)
 
-    def _save(self, log: checkpoint.Log | None) -> None:
+    def _save(self, log: Log | None) -> None:
         if not log:
             return
         log.sync()
         self.progress.log = log.written
         groups = {
-            "model": unique_tensors(self.model),
+            "model": saved.unique_tensors(self.model),
             "optimizer": optimizer.optimizer_tensors(self.optimizer, self.model),
         }
         if self.ema:
@@ -282,4 +295,5 @@ class Trainer:
 
 
 def _mix(*numbers: int) -> int:
+    """Hashes some numbers into a seed."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,30 @@
+"""Tables of plain text for terminals, pipes and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lays rows out under their headings: numbers to the right, texts to the left."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        cells = [name, *map(cell, values)]
+        width = max(map(len, cells))
+        numeric = all(value is None or isinstance(value, int | float) for value in values)
+        columns.append([text.rjust(width) if numeric else text.ljust(width) for text in cells])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+
+
+def cell(value: Any) -> str:
+    """Text of one value: four significant digits, thousands apart, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
