@@ -16,8 +16,9 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "progress", "results", "tables"},
+    {"storage", "progress", "results", "tables", "recording"},
     {"types", "config"},
+    {"explaining"},
     {"data", "layers", "generate"},
     {"inputs"},
     {"outputs"},

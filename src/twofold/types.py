@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -280,9 +280,6 @@ class Encoder(nn.Module):
 
 class Decoder(nn.Module):
     """Decoder g : H → Y. Learns from a target; predicts without one."""
-
-    attends: ClassVar[bool] = False
-    """True if the decoder can report its attention over the source positions."""
 
     def share(self, table: nn.Parameter | None) -> None:
         """Ties the decoder's token embeddings to the encoder's table, where the decoder supports it."""

@@ -167,6 +167,32 @@ def test_a_plot_goes_into_its_file_and_not_into_the_answer(folder: Path, tmp_pat
     assert content == answer("predict", folder / "run", "one")
 
 
+def test_explain_adds_what_a_page_draws_to_the_answer(folder: Path) -> None:
+    plain = answer("predict", folder / "run", "one two", "six")["predictions"]
+    explained = answer("predict", folder / "run", "one two", "six", "--explain")["predictions"]
+    for before, after in zip(plain, explained, strict=True):
+        explanation = after.pop("explanation")
+        assert after == before
+        assert explanation["output"] == before["output"]
+        assert {"attention", "choices", "beam", "influence"} <= set(explanation)
+    assert json.loads(done("predict", folder / "run", "six", "--explain"))["predictions"][0]["explanation"]
+
+
+def test_the_figure_shows_the_attention_that_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    done("predict", folder / "run", "one", "--plot", path, "--layer", "1", "--head", "all")
+    assert "<!-- Cross-attention, layer 1 of 1 -->" in path.read_text(encoding="utf-8")
+    for options, said in (
+        (["--layer", "2", "--plot", path], "--layer 2: there are 1; give a number from 1 to 1, or all"),
+        (["--attention", "encoder", "--plot", path], "this model has no self-attention of the encoder to draw"),
+        (["--head", "1"], "--head: of the figure that --plot FILE draws"),
+        (["--layer", "top"], "'top' is not a valid number or all"),
+    ):
+        result = run("predict", folder / "run", "one", *options)
+        assert result.exit_code in (1, 2)
+        assert said in result.stderr
+
+
 @pytest.mark.filterwarnings("always:.* were cut:UserWarning")
 def test_an_input_that_is_too_long_is_cut_with_a_warning_beside_the_answer(folder: Path) -> None:
     result = run("predict", folder / "run", "one", "two " * 100, "--json")

@@ -57,6 +57,21 @@ def test_one_json_object_tells_the_best_candidates(models: Path, lines: Path, ki
     assert [hit["score"] for hit in hits] == pytest.approx(scores.sort(descending=True).values[:10].tolist(), abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_explain_adds_what_makes_up_the_scores(models: Path, lines: Path, kind: str) -> None:
+    arguments = ("rank", models / kind, "--candidates", lines, "-k", "2", "seven hundred", "and two")
+    plain, content = answer(*arguments), answer(*arguments, "--explain")
+    explanation = content.pop("explanation")
+    assert content["hits"] == plain["hits"]
+    for hit, candidate in zip(content["hits"], explanation["candidates"], strict=True):
+        assert (candidate["text"], candidate["id"]) == (hit["text"], hit["id"])
+        assert candidate["score"] == pytest.approx(hit["score"], rel=1e-5)
+        assert candidate["context_influence"]["words"] == ["seven", "hundred", "and", "two"]
+        assert ("parts" in candidate) == (kind == "poly")
+    of_last = answer(*arguments, "--then", f"{models / 'poly'}:5", "--explain")["explanation"]["candidates"]
+    assert all("codes" in candidate["parts"] for candidate in of_last)
+
+
 def test_without_json_each_hit_is_a_line(models: Path, lines: Path) -> None:
     hits = answer("rank", models / "poly", "--candidates", lines, "-k", "3", "삼백")["hits"]
     shown = run("rank", models / "poly", "--candidates", lines, "-k", "3", "삼백")

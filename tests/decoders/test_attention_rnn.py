@@ -13,6 +13,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.attention_rnn import AttentionRNNDecoder, Config
 from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions
+from twofold.recording import recorded_attention
 from twofold.types import Hidden, HiddenSpec, Vocabulary
 
 VOCABULARY = Vocabulary(size=15, limit=9, pad=0, unknown=1, start=2, end=3)
@@ -69,10 +70,18 @@ def by_the_equations(part: AttentionRNNDecoder, source: Tensor, tokens: Tensor) 
     return torch.stack(features), torch.stack(looked)
 
 
+def attention(part: AttentionRNNDecoder, hidden: Hidden, tokens: Tensor) -> Tensor:
+    """Recorded weights (rows, positions, source positions)."""
+    with recorded_attention() as record:
+        part.teach(hidden, tokens, torch.ones_like(tokens, dtype=torch.bool), 0.0)
+    ((_, weights),) = record
+    return weights.squeeze(1)
+
+
 def test_what_it_writes_and_where_it_looks_follow_the_papers_equations() -> None:
     part, hidden, tokens = make(layers=1), some_hidden(), some_tokens()
     features = part.teach(hidden, tokens, torch.ones_like(tokens, dtype=torch.bool), 0.0)
-    looked = part.attention(hidden, tokens)
+    looked = attention(part, hidden, tokens)
     for row, length in enumerate(LENGTHS):
         expected, share = by_the_equations(part, hidden.need("states")[row, :length], tokens[row])
         torch.testing.assert_close(features[row], expected.float(), atol=1e-5, rtol=1e-5)
@@ -87,7 +96,7 @@ def test_attention_looks_before_a_token_is_read_and_the_default_after() -> None:
     for recurrence, first_changed in (("bahdanau", 3), ("luong", 2)):
         part = decoder("attention_rnn", recurrence=recurrence).build(HiddenSpec(states=10), VOCABULARY).eval()
         assert isinstance(part, AttentionRNNDecoder)
-        before, after = part.attention(hidden, tokens)[0], part.attention(hidden, changed)[0]
+        before, after = attention(part, hidden, tokens)[0], attention(part, hidden, changed)[0]
         same = [torch.allclose(*weights, atol=1e-7) for weights in zip(before, after, strict=True)]
         assert same.index(False) == first_changed
 
@@ -114,7 +123,7 @@ def test_greedy_beam_streaming_and_attention_maps_agree(tokenizer: TextTokenizer
     for source, prediction in zip(SOURCES, greedy, strict=True):
         assert prediction.tokens is not None
         assert "".join(model.stream(source, options)) == prediction.output
-        looked = model.attention(source, prediction.tokens)
+        (looked,) = model.explain(source, written=prediction.tokens).attention
         assert looked.weights.sum(-1) == pytest.approx(1.0, abs=1e-5)
     for one, wide in zip(greedy, model.predict(SOURCES, GenerateOptions(beam=4, max_length=6)), strict=True):
         assert wide.normalized_scores[0] >= one.normalized_scores[0] - 1e-5

@@ -87,7 +87,7 @@ def test_a_tokenizers_punctuation_is_known() -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
 def test_token_pooling_averages_the_two_that_are_most_alike_until_few_are_left(most: int) -> None:
     hidden = some_hidden((6, 2, 4), seed=3)
-    vectors, mask = late.pool_tokens(F.normalize(hidden.need("states"), dim=-1), hidden.mask, most)
+    vectors, mask, _ = late.pool_tokens(F.normalize(hidden.need("states"), dim=-1), hidden.mask, most)
     assert vectors.shape[1] == min(most, 6)
     assert mask.sum(1).tolist() == [min(most, length) for length in (6, 2, 4)]
     for row, tokens in enumerate(tokens_of(hidden)):
@@ -167,6 +167,6 @@ def test_trained_weights_do_for_another_number_of_vectors(tokenizer: TextTokeniz
     kept, whole = loaded.embed_candidates(texts), model.embed_candidates(texts)
     assert kept.mask is not None
     assert whole.mask is not None
-    vectors, mask = late.pool_tokens(whole.vectors, whole.mask, 2)
+    vectors, mask, _ = late.pool_tokens(whole.vectors, whole.mask, 2)
     assert kept.mask.tolist() == mask.tolist()
     torch.testing.assert_close(kept.present, F.normalize(vectors, dim=-1)[mask])

@@ -18,10 +18,11 @@ from twofold.decoders.transformer import TransformerDecoder
 from twofold.encoders.transformer import Config as EncoderConfig
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens
+from twofold.layers.attention import CrossAttention, KeysValues, Past, SelfAttention, attend
 from twofold.layers.blocks import Rotary, sinusoids
 from twofold.layers.cache import ROOM, Cache
 from twofold.layers.recurrent import QueryAttention
-from twofold.layers.transformer import CrossAttention, KeysValues, Past, SelfAttention, attend
+from twofold.recording import recorded_attention
 from twofold.types import Batch, Hidden, HiddenSpec, Vocabulary
 
 VOCABULARY = Vocabulary(size=15, limit=9, pad=0, unknown=1, start=2, end=3)
@@ -93,25 +94,31 @@ def test_weights_sum_to_one_and_are_zero_where_nothing_may_be_seen(causal: bool)
 
 
 @pytest.mark.parametrize("kind", ["attention_rnn", "transformer"])
-def test_a_decoder_shows_weights_that_sum_to_one_and_are_zero_on_padding(kind: str) -> None:
+def test_recorded_weights_of_a_decoder_sum_to_one_and_are_zero_on_padding(kind: str) -> None:
     config = decoder(kind)
     assert isinstance(config, (AttentionRNNConfig, DecoderConfig))
     part: AttentionRNNDecoder | TransformerDecoder = config.build(SPEC, VOCABULARY).eval()
-    hidden = some_hidden()
-    weights = part.attention(hidden, some_tokens())
-    assert weights.shape == (3, 6, 5)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 6))
-    assert torch.equal(weights > 0, hidden.mask[:, None].expand(3, 6, 5))
+    hidden, tokens = some_hidden(), some_tokens()
+    with recorded_attention() as record:
+        part.teach(hidden, tokens, torch.ones_like(tokens, dtype=torch.bool), 0.0)
+    layers = [weights for recorded, weights in record if recorded == "cross"]
+    assert len(layers) == (2 if kind == "transformer" else 1)
+    for weights in layers:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        assert torch.equal(weights > 0, hidden.mask[:, None, None].expand(weights.shape))
 
 
 def test_cross_attention_with_and_without_weights_reads_the_same() -> None:
     cross = CrossAttention(8, 2, 10)
     hidden, states = some_hidden(), torch.randn(3, 4, 8)
     memory = cross.remember(hidden.need("states"))
-    fast, slow = cross(states, memory, hidden.mask), cross(states, memory, hidden.mask, weights=True)
-    assert fast.weights is None
-    assert slow.weights.shape == (3, 2, 4, 5)
-    torch.testing.assert_close(fast.values, slow.values, atol=1e-6, rtol=1e-5)
+    fast = cross(states, memory, hidden.mask)
+    with recorded_attention() as record:
+        slow = cross(states, memory, hidden.mask)
+    ((kind, weights),) = record
+    assert kind == "cross"
+    assert weights.shape == (3, 2, 4, 5)
+    torch.testing.assert_close(fast, slow, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("norm_place", ["pre", "post"])

@@ -59,9 +59,9 @@ def test_a_plain_decoder_block_is_its_layers_one_after_the_other() -> None:
     states, memory = torch.randn(2, 6, 8), block.cross.remember(torch.randn(2, 4, 10))
     source = torch.ones(2, 4, dtype=torch.bool)
     read = block.attention(block.around_attention.norm(states), None, True, None)
-    read = block.cross(block.around_cross.norm(read), memory, source).values
+    read = block.cross(block.around_cross.norm(read), memory, source)
     expected = block.feed_forward(block.around_feed_forward.norm(read))
-    assert torch.equal(block(states, MASK, memory, source, None, False).values, expected)
+    assert torch.equal(block(states, MASK, memory, source, None), expected)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

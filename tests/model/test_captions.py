@@ -160,7 +160,10 @@ def test_a_beginning_that_is_too_long_is_cut_with_a_word(tokenizer: TextTokenize
 @pytest.mark.parametrize(("reads", "writes"), [("convnet", "attention_rnn"), ("vit", "transformer")])
 def test_where_a_caption_looks_is_shown_over_the_image(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     model = captioner(tokenizer, reads, writes)
-    looked = model.attention(some_image(16, 24), "one hundred")
-    assert looked.source == []
-    assert looked.weights.shape == (len(looked.written), *((2, 3) if reads == "convnet" else (4, 6)))
-    np.testing.assert_allclose(looked.weights.sum((1, 2)), 1.0, rtol=1e-5)
+    explanation = model.explain(some_image(16, 24), written="one hundred")
+    attention = explanation.attention_of("cross")
+    assert attention is not None
+    assert attention.keys == ()
+    assert explanation.grid == ((2, 3) if reads == "convnet" else (4, 6))
+    assert attention.weights.shape[2:] == (len(explanation.written), explanation.grid[0] * explanation.grid[1])
+    np.testing.assert_allclose(attention.weights.sum(-1), 1.0, rtol=1e-5)

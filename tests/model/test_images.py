@@ -121,22 +121,25 @@ def test_a_beginning_that_cannot_be_read_is_one_line(tokenizer: TextTokenizer) -
 
 def test_attention_after_a_beginning_is_that_of_the_rest(tokenizer: TextTokenizer) -> None:
     model = small_image_model(tokenizer, encoder("vit", patch=4, prefix=True), decoder("transformer")).eval()
-    whole, rest = (
-        model.attention(some_image(12, 20), "one two"),
-        model.attention(some_image(12, 20), "one two", prefix="one"),
-    )
+    whole = model.explain(some_image(12, 20), written="one two")
+    rest = model.explain(some_image(12, 20), written="one two", prefix="one")
     assert rest.written == whole.written[-len(rest.written) :] != whole.written
-    assert rest.weights.shape[1:] == (3, 5)
-    assert (rest.weights.sum((1, 2)) < 1).all()  # some of it lies on the beginning
+    assert rest.grid == (3, 5)
+    attention = rest.attention_of("cross")
+    assert attention is not None
+    on_image = attention.weights[..., : 3 * 5].sum(-1)
+    assert (on_image < 1).all()  # the rest is on the beginning
 
 
 def test_attention_lies_on_the_places_of_the_image(tokenizer: TextTokenizer) -> None:
     for reads, grid in ((encoder("vit", patch=4), (3, 5)), (encoder("convnet", stem=1), (3, 5))):
         model = small_image_model(tokenizer, reads, decoder("attention_rnn")).eval()
-        looked = model.attention(some_image(12, 20), "one two")
-        assert looked.source == []
-        assert looked.weights.shape == (len(looked.written), *grid)
-        assert looked.weights.sum((1, 2)) == pytest.approx(np.ones(len(looked.written)), abs=1e-5)
+        explanation = model.explain(some_image(12, 20), written="one two")
+        attention = explanation.attention_of("cross")
+        assert attention is not None
+        assert explanation.grid == grid
+        assert attention.weights.shape == (1, 1, len(explanation.written), grid[0] * grid[1])
+        np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
 
 
 def test_a_image_that_is_none_is_named_with_its_number(tokenizer: TextTokenizer) -> None:

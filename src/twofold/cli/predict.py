@@ -30,6 +30,19 @@ if TYPE_CHECKING:
     from twofold.outputs import Output
     from twofold.results import Prediction
 
+
+class NumberOrAll(click.IntRange):
+    """Number of a layer or head, from 1, or `all`."""
+
+    name = "number or all"
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "all" else super().convert(value, param, ctx)
+
+
 FILES = 64
 """How many files are read at a time: masks of many images would fill the memory."""
 SHOWN = 9
@@ -54,9 +67,25 @@ SHOWN = 9
 @click.option(
     "--plot",
     type=FilePath(),
-    help="Draw where the model looked at the first input, or its mask; up to 20 images beside each "
-    "other, each with what the model made of it: .png, .svg, .pdf",
+    help="Draw attention, or each word's influence, for the first input; its mask; trees; up to 20 images with their "
+    "answers: .png, .svg, .pdf",
 )
+@click.option(
+    "--attention", type=click.Choice(["cross", "encoder", "decoder"]), help="--plot: which attention to draw."
+)
+@click.option(
+    "--layer",
+    type=NumberOrAll(),
+    metavar="N|all",
+    help="--plot: attention of this layer, from 1, or of all; else the last.",
+)
+@click.option(
+    "--head",
+    type=NumberOrAll(),
+    metavar="N|all",
+    help="--plot: attention of this head, from 1, or of all; else their mean.",
+)
+@click.option("--explain", is_flag=True, help="Print JSON with attention, alternatives and influence, too.")
 @writing_options
 @model_options
 def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
@@ -68,7 +97,8 @@ def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
     \b
       twofold predict runs/translate "Ein Hund läuft." --beam 5 --n-best 3
       twofold predict runs/translate --file german.txt --json
-      twofold predict runs/translate "Ein Hund läuft." --plot attention.png
+      twofold predict runs/translate "Ein Hund läuft." --plot attention.png --layer all --head all
+      twofold predict runs/translate "Ein Hund läuft." --explain --json
       twofold predict runs/parse "Dogs bark ." --json
       twofold predict runs/parse --file in.conllu --conllu out.conllu
       twofold predict runs/street street.jpg --plot mask.png
@@ -91,15 +121,22 @@ def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
     if options["conllu"]:
         _write_conllu(output, predictions, blocks, options["conllu"])
     lines = _lines(output, predictions, bool(loaded.config.input.endings) and len(predictions) > 1)
-    show({"predictions": [_plain(output, prediction) for prediction in predictions]}, lines, options["as_json"])
+    content = [_plain(output, prediction) for prediction in predictions]
+    if options["explain"]:
+        for plain, value in zip(content, values, strict=True):
+            plain["explanation"] = loaded.explain(value, how, decoder, options["prefix"]).as_dict()
+    show({"predictions": content}, lines, options["as_json"] or options["explain"])
 
 
 def _check_usage(inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
     """Refuse what makes no sense, and files that cannot be written, before the model works for them."""
     if not inputs and options["file"] is None:
         raise click.UsageError("give at least one INPUT or --file")
-    if options["stream"] and (len(inputs) != 1 or options["file"] or options["as_json"]):
+    if options["stream"] and (len(inputs) != 1 or options["file"] or options["as_json"] or options["explain"]):
         raise click.UsageError("--stream shows one INPUT, and not as JSON")
+    drawn = [f"--{name}" for name in ("attention", "layer", "head") if options[name] is not None]
+    if drawn and not options["plot"]:
+        raise click.UsageError(f"{' and '.join(drawn)}: of the figure that --plot FILE draws")
     for path in filter(None, (options["plot"], options["conllu"])):
         if path.is_dir():
             raise TwofoldError(f"{path}: a folder; name a file in it")
@@ -162,7 +199,8 @@ def _predict(
             if options["plot"] and not start:
                 from twofold.plot import draw
 
-                draw(model, some, options["plot"], decoder, prefix)
+                asked = (options["attention"], options["layer"], options["head"])
+                draw(model, some, options["plot"], decoder, prefix, asked)
             predictions += some
     return predictions
 

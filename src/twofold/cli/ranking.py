@@ -13,6 +13,7 @@ from twofold.cli.options import FilePath, RowsFile, Stage, check_files, json_opt
 if TYPE_CHECKING:
     from twofold.index import Index
     from twofold.results import Hits
+    from twofold.results.explanation import RankingExplanation
 
 TEXTS = (
     "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz; images: a folder, an "
@@ -43,16 +44,17 @@ ranking_options = several(
     "--candidates",
     required=True,
     type=RowsFile(),
-    help="Lines of text, or jsonl, tsv, csv with `text` and `id`; also .gz; images: a folder, an archive, a table; "
-    "- reads lines of text or JSON from standard input.",
+    help=TEXTS,
 )
 @_reverse
+@click.option("--explain", is_flag=True, help="Print JSON with what makes up the scores, too.")
 @ranking_options
 def rank(
     model: str,
     context: tuple[str, ...],
     candidates: str,
     reverse: bool,
+    explain: bool,
     k: int,
     then: tuple[tuple[str, int], ...],
     as_json: bool,
@@ -73,19 +75,20 @@ def rank(
     from twofold import api
     from twofold.data.candidates import with_ids
     from twofold.model.candidates import cascade
+    from twofold.model.explaining import explain_hits
     from twofold.progress import bar
 
     first = api.load_ranker(model, **place)
     first = first.reversed() if reverse else first
     rankers = api.load_stages(first, then, **place)
     read = with_ids(list(first.candidates.candidates(candidates)))
-    turns = list(context)
+    turns, last = list(context), [first, *(ranker for ranker, _ in rankers)][-1]
     check_files(turns, first.contexts.config)
     first.check_context(turns)
     with bar("reading candidates", len(read), show=len(read) > 1000) as progress:
         ready = first.prepare_given(read, progress)
     hits = cascade(lambda depth: first.rank(turns, ready, depth), len(ready), rankers, turns, k)
-    _show(turns, hits, as_json)
+    _show(turns, hits, as_json or explain, explain_hits(last, turns, read, hits) if explain else None)
 
 
 @click.command()
@@ -250,13 +253,12 @@ def _info(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _show(context: list[str], hits: Hits, as_json: bool) -> None:
+def _show(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
     """The best candidates, one on each line, or as JSON."""
-    shown = []
-    for hit in hits:
-        fields = {"fields": dict(hit.fields)} if hit.fields else {}
-        shown.append({"text": hit.text, "score": hit.score, "id": hit.id, **fields})
+    shown = [{"text": hit.text, "score": hit.score, "id": hit.id, "fields": dict(hit.fields)} for hit in hits]
+    shown = [{name: value for name, value in hit.items() if name != "fields" or value} for hit in shown]
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
+    content |= {"explanation": explanation.as_dict()} if explanation else {}
     show(content, (f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for hit in hits), as_json)
 
 

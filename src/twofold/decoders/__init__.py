@@ -16,6 +16,7 @@ from twofold.generate.search import Step
 from twofold.layers.blocks import make_embedding
 from twofold.layers.recurrent import RecurrentSettings
 from twofold.results import CandidateScores, Hypotheses
+from twofold.results.explanation import ScoreParts
 from twofold.types import Decoder, Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
@@ -137,6 +138,10 @@ class RankingDecoder(Decoder):
         the largest of all its vectors', where several are kept.
         """
         raise NotImplementedError
+
+    def explain(self, context: Hidden, candidate: Hidden) -> ScoreParts:
+        """Parts of the score of one candidate for one context, each read by itself; empty if there are none to show."""
+        return ScoreParts()
 
     def joint(self, hidden: Hidden) -> Tensor:
         """The score of each context and candidate where the two are read as one text: (rows,)."""

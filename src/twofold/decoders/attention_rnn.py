@@ -13,6 +13,7 @@ from twofold.generate.decoder import make_output, repeated
 from twofold.layers.blocks import dropout
 from twofold.layers.pooling import masked_mean
 from twofold.layers.recurrent import QueryAttention, Recurrent, RecurrentState
+from twofold.recording import record_attention
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
@@ -65,8 +66,6 @@ class AttentionRNNDecoder(RecurrentDecoder):
     each answer with its token, so it runs token by token; the layers above still run over the whole target.
     """
 
-    attends = True
-
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(config, memory_width, vocabulary)
         self.asks_first = config.recurrence == "bahdanau"
@@ -86,20 +85,18 @@ class AttentionRNNDecoder(RecurrentDecoder):
         reading = self.reading.state(first[:, self.asking.width :]) if self.reading else ()
         return Remembered(source, self.attend.key(source), mask, asking, reading)
 
-    def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
-        return self.forward(self.start(hidden), tokens)[2]
-
-    def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered, Tensor]:
-        """Features (rows, positions, embedding) after each token, the state after the last, and where it looked."""
+    def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
+        """Features (rows, positions, embedding) after each token, and the state after the last."""
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         outputs, answers, weights, asking = (self._ask_first if self.asks_first else self._ask)(embedded, state)
+        record_attention("cross", weights[:, None])
         reading = state.reading
         if self.reading is not None:
             inputs = dropout(outputs, self.dropout, self.training)
             outputs, reading = self.reading(torch.cat([inputs, answers], -1), reading)
         features = torch.tanh(self.readout(torch.cat([outputs, answers, embedded], -1)))
         after = state._replace(asking=asking, reading=reading)
-        return dropout(features, self.dropout, self.training), after, weights
+        return dropout(features, self.dropout, self.training), after
 
     def _ask(self, embedded: Tensor, state: Remembered) -> Asked:
         """Each state finds its answer."""

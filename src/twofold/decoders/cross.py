@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from twofold.config import kind_of
 from twofold.decoders import DecoderConfig, RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.layers.pooling import Pooling, means_of_both, pooling_needs
+from twofold.results.explanation import ScoreParts
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
@@ -75,6 +76,10 @@ class CrossEncoder(RankingDecoder):
 
     def candidate(self, hidden: Hidden) -> Vectors:
         return self.compare.candidate(hidden)
+
+    def explain(self, context: Hidden, candidate: Hidden) -> ScoreParts:
+        score = self.score(self.context(context), self.candidate(candidate))
+        return replace(self.compare.explain(context, candidate), compared=float(score))
 
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         return self.compare.score(contexts, candidates) * self.log_trust.exp()

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.layers.pooling import BLOCK
+from twofold.results.explanation import Matches, ScoreParts
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
@@ -60,15 +61,31 @@ class LateInteraction(RankingDecoder):
         return Vectors(self._vectors(hidden), hidden.mask)
 
     def candidate(self, hidden: Hidden) -> Vectors:
+        pooled = self._pooled(hidden)
+        return Vectors(pooled.vectors, pooled.mask)
+
+    def explain(self, context: Hidden, candidate: Hidden) -> ScoreParts:
+        query, pooled = self.context(context).present, self._pooled(candidate)
+        similarities = query @ pooled.vectors[0].T  # (tokens, vectors)
+        similarities = similarities[:, pooled.mask[0]]
+        places = pooled.places[0].tolist()
+        present = pooled.mask[0].nonzero()[:, 0].tolist()
+        tokens = tuple(tuple(t for t, place in enumerate(places) if place == vector) for vector in present)
+        best = tuple(similarities.argmax(1).tolist())
+        return ScoreParts(matches=Matches(similarities.float().cpu().numpy(), best, tokens))
+
+    def _pooled(self, hidden: Hidden) -> Pooled:
+        """Vectors of candidates as they are stored."""
         mask = hidden.mask
         if len(self.punctuation) and hidden.tokens is not None:
             content = mask & ~torch.isin(hidden.tokens, self.punctuation)
             mask = torch.where(content.any(1, keepdim=True), content, mask)  # of punctuation alone all stays
         vectors = self._vectors(hidden)
         if self.config.max_vectors is None or self.training:
-            return Vectors(vectors, mask)
-        vectors, mask = pool_tokens(vectors, mask, self.config.max_vectors)
-        return Vectors(F.normalize(vectors, dim=-1) if self.config.normalize else vectors, mask)
+            places = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+            return Pooled(vectors, mask, places.masked_fill(~mask, -1))
+        pooled = pool_tokens(vectors, mask, self.config.max_vectors)
+        return pooled._replace(vectors=F.normalize(pooled.vectors, dim=-1)) if self.config.normalize else pooled
 
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         # No more dot products at a time than a block holds: memory does not grow with the candidates.
@@ -110,11 +127,23 @@ def punctuation_of(pieces: Sequence[str]) -> list[int]:
     ]
 
 
-def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> tuple[Tensor, Tensor]:
+class Pooled(NamedTuple):
+    """Candidate vectors after token pooling."""
+
+    vectors: Tensor
+    """(rows, vectors, width)"""
+    mask: Tensor
+    """(rows, vectors), true where a vector is there."""
+    places: Tensor
+    """(rows, tokens): the vector that each token is part of; -1 for none."""
+
+
+def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> Pooled:
     """At most so many vectors of each row: the two that are most alike, by cosine, are averaged until few enough
     are left; a mean counts as often as the tokens that it stands for."""
     rows, positions, _ = vectors.shape
     sums, sizes, real = vectors * mask[..., None], mask.to(vectors.dtype), mask.clone()
+    owners = torch.arange(positions, device=mask.device).repeat(rows, 1)  # the vector that each token is part of
     units = F.normalize(sums.detach(), dim=-1)
     apart = torch.eye(positions, dtype=torch.bool, device=mask.device)
     alike = units @ units.transpose(1, 2)  # (rows, positions, positions)
@@ -129,6 +158,7 @@ def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> tuple[Tensor, Tenso
         sums[row, into] += sums[row, gone]
         sizes[row, into] += sizes[row, gone]
         real[row, gone] = False
+        owners[row] = torch.where(owners[row] == gone[:, None], into[:, None], owners[row])
         units[row, into] = F.normalize(sums[row, into].detach(), dim=-1)
         changed = (units[row] @ units[row, into][..., None])[..., 0]  # (crowded rows, positions)
         changed = changed.masked_fill(apart[into] | ~real[row], -math.inf)
@@ -137,5 +167,7 @@ def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> tuple[Tensor, Tenso
     means = sums / sizes.clamp(min=1)[..., None]
     kept = min(most, positions)
     # Real vectors first, in their order.
-    order = (~real).to(torch.uint8).argsort(dim=1, stable=True)[:, :kept]
-    return means.gather(1, order[..., None].expand(-1, -1, vectors.shape[-1])), real.gather(1, order)
+    order = (~real).to(torch.uint8).argsort(dim=1, stable=True)
+    places = order.argsort(dim=1).gather(1, owners).masked_fill(~mask, -1)
+    order = order[:, :kept]
+    return Pooled(means.gather(1, order[..., None].expand(-1, -1, vectors.shape[-1])), real.gather(1, order), places)

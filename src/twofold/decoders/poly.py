@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.errors import TwofoldError
-from twofold.layers.pooling import BLOCK, CandidateVector, VectorSettings, attention_pooled, finished
+from twofold.layers.pooling import BLOCK, CandidateVector, VectorSettings, attention_weights, finished
+from twofold.results.explanation import Codes, ScoreParts
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
@@ -61,16 +62,20 @@ class PolyEncoder(RankingDecoder):
         self.normalize = config.normalize == "both"
 
     def context(self, hidden: Hidden) -> Vectors:
-        states, mask, there = hidden.need("states"), hidden.mask, None
-        if self.codes is not None:
-            vectors = attention_pooled(self.codes, states, mask, self.code_scale)
-        else:
-            vectors, there = self._first(states, mask)
-        vectors = finished(vectors, hidden)
+        weights, there = self._looks(hidden)
+        vectors = finished(weights @ hidden.need("states"), hidden)
         return Vectors(F.normalize(vectors, dim=-1) if self.normalize else vectors, there)
 
     def candidate(self, hidden: Hidden) -> Vectors:
         return Vectors(self.vector(hidden)[:, None])
+
+    def explain(self, context: Hidden, candidate: Hidden) -> ScoreParts:
+        contexts, block = self.context(context), self.candidate(candidate).single
+        keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
+        shares, products = self._parts(keys, values, block, contexts)
+        weights, parts = (side.reshape(-1, self.number).cpu().numpy() for side in (shares, products))  # (heads, codes)
+        constant = float(self.heads.constant(block)) if self.heads else 0.0
+        return ScoreParts(Codes(self._looks(context)[0][0].cpu().numpy(), parts, weights, constant))
 
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
@@ -94,22 +99,37 @@ class PolyEncoder(RankingDecoder):
         return vectors if self.heads is None else self.heads.ceiling(vectors)
 
     def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Vectors) -> Tensor:
-        products = keys @ block.T  # (contexts, codes, candidates)
+        weights, parts = self._parts(keys, values, block, of)
+        if self.heads is None:
+            return (weights * parts).sum(1)
+        return (weights * parts).sum((1, 2)) + self.heads.constant(block)
+
+    def _parts(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Vectors) -> tuple[Tensor, Tensor]:
+        """Weights of the codes and what each adds to the score, (contexts, codes, candidates) each; with several heads
+        (contexts, heads, codes, candidates)."""
+        products = keys @ block.T
         if self.heads is not None and values is not None:
-            return self.heads.score(products, values @ block.T, of, block)
+            return self.heads.parts(products, values @ block.T, of)
         logits = products if self.beta == 1.0 else products * self.beta
         if of.mask is not None:
             logits = logits.masked_fill(~of.mask[..., None], -math.inf)
-        return (logits.softmax(1) * products).sum(1)
+        return logits.softmax(1), products
+
+    def _looks(self, hidden: Hidden) -> tuple[Tensor, Tensor | None]:
+        """Attention of the codes over the tokens, (rows, codes, positions), and which codes are there."""
+        states, mask = hidden.need("states"), hidden.mask
+        if self.codes is None:
+            return self._first(states, mask)
+        return attention_weights(self.codes, states, mask, self.code_scale), None
 
     def _first(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of the first m real positions, or the last m, and which of them are there."""
+        """Codes that look at one position each: the first m real ones, or the last m; and which of them are there."""
         lengths = mask.sum(1, keepdim=True)
         start = (lengths - self.number).clamp(min=0) if self.causal else torch.zeros_like(lengths)
         places = start + torch.arange(self.number, device=states.device)  # (rows, m)
         there = places < lengths
-        picked = places.clamp(max=states.shape[1] - 1)[..., None].expand(-1, -1, states.shape[2])
-        return states.gather(1, picked).masked_fill(~there[..., None], 0.0), there
+        position = torch.arange(states.shape[1], device=states.device)
+        return ((places[..., None] == position) & there[..., None]).to(states.dtype), there
 
 
 class Heads(nn.Module):
@@ -135,12 +155,17 @@ class Heads(nn.Module):
         values = self._split(vectors @ self.value.weight.T) @ self._apart(self.output.weight.T, 0)
         return keys.flatten(1, 2), values.flatten(1, 2)
 
-    def score(self, logits: Tensor, values: Tensor, contexts: Vectors, candidates: Tensor) -> Tensor:
-        """From dot products with keys and values, (contexts, heads × codes, candidates) each."""
+    def parts(self, logits: Tensor, values: Tensor, contexts: Vectors) -> tuple[Tensor, Tensor]:
+        """Weights of the codes and what each adds to the score, (contexts, heads, codes, candidates) each, from dot
+        products with keys and values, (contexts, heads × codes, candidates) each."""
         logits = self._apart(logits, 1) + self._query_bias(contexts.vectors)[..., None]
         if contexts.mask is not None:
             logits = logits.masked_fill(~contexts.mask[:, None, :, None], -math.inf)
-        return (logits.softmax(2) * self._apart(values, 1)).sum((1, 2)) + candidates @ self._bias()
+        return logits.softmax(2), self._apart(values, 1)
+
+    def constant(self, candidates: Tensor) -> Tensor:
+        """Part of each candidate's score that depends on no code, (candidates,)."""
+        return candidates @ self._bias()
 
     def look(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """What each candidate finds in the context of the same row: (rows, width)."""

@@ -55,5 +55,5 @@ class TagsDecoder(Decoder):
         likely = self.head(states).float().log_softmax(-1)
         path = best_path(likely, mask, self.first, self.after)
         scores = likely.gather(-1, path[..., None])[..., 0].masked_fill(~mask, 0.0).sum(1)
-        rows = zip(path.tolist(), mask.sum(1).tolist(), scores.tolist(), strict=True)
-        return [TagNumbers(tuple(tags[:length]), score) for tags, length, score in rows]
+        rows = zip(path.tolist(), mask.sum(1).tolist(), scores.tolist(), likely.exp().cpu().numpy(), strict=True)
+        return [TagNumbers(tuple(tags[:length]), score, chances[:length]) for tags, length, score, chances in rows]

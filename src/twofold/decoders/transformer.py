@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output
 from twofold.generate.search import Step
+from twofold.layers.attention import KeysValues, Past
 from twofold.layers.blocks import Embed, make_embedding
 from twofold.layers.cache import Cache
-from twofold.layers.transformer import Attended, BlockSettings, DecoderBlock, KeysValues, Past
+from twofold.layers.transformer import BlockSettings, DecoderBlock
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 
@@ -52,8 +53,6 @@ class Remembered(NamedTuple):
 class TransformerDecoder(TextDecoder):
     """All positions at once when taught, one more position at a time when it writes."""
 
-    attends = True
-
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)
         limit = vocabulary.limit + 1  # the start symbol is read as well
@@ -65,20 +64,11 @@ class TransformerDecoder(TextDecoder):
         self.output = make_output(config.width, vocabulary.size, self.embedding if config.tied else None)
 
     def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
-        return self.forward(hidden, tokens, mask).values
-
-    def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
-        weights = self.forward(hidden, tokens, tokens != self.vocabulary.pad, weights=True).weights
-        assert weights is not None
-        return weights.mean(1)  # over the heads of the last layer
-
-    def forward(self, hidden: Hidden, tokens: Tensor, mask: Tensor, weights: bool = False) -> Attended:
-        """Features (rows, positions, width) after each token; if asked, the cross-attention of the last layer."""
         source = hidden.need("states")
-        read = Attended(self.embed(self.embedding(tokens)))
+        states: Tensor = self.embed(self.embedding(tokens))
         for block in self._blocks():
-            read = block(read.values, mask, block.cross.remember(source), hidden.mask, self.rotary, weights)
-        return read if self.norm is None else read._replace(values=self.norm(read.values, mask))
+            states = block(states, mask, block.cross.remember(source), hidden.mask, self.rotary)
+        return states if self.norm is None else self.norm(states, mask)
 
     def start(self, hidden: Hidden, beam: int = 1) -> Remembered:
         states = hidden.need("states")

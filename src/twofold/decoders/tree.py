@@ -79,10 +79,16 @@ class TreeDecoder(Decoder):
         if self.root_relation is not None:
             only = torch.arange(names.shape[-1], device=names.device) == self.root_relation
             names = names.masked_fill((heads == 0)[..., None] != only, -math.inf)
-        scores, relations = names.log_softmax(-1).max(-1)
+        names = names.log_softmax(-1)
+        scores, relations = names.max(-1)
         scores = (scores + arcs.gather(-1, heads[..., None])[..., 0]).masked_fill(~mask, 0.0).sum(1)
-        rows = zip(heads.tolist(), relations.tolist(), lengths, scores.tolist(), strict=True)
-        return [Arcs(tuple(h[:length]), tuple(r[:length]), score) for h, r, length, score in rows]
+        chances = (arcs.exp().cpu().numpy(), names.exp().cpu().numpy())
+        return [
+            Arcs(tuple(h[:n]), tuple(r[:n]), score, of_heads[:n, : n + 1], of_relations[:n])
+            for h, r, n, score, of_heads, of_relations in zip(
+                heads.tolist(), relations.tolist(), lengths, scores.tolist(), *chances, strict=True
+            )
+        ]
 
     def _nodes(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
         """The root and the words, (rows, 1 + words, width), and where there is a word, (rows, words)."""

@@ -139,7 +139,8 @@ class UNetDecoder(Decoder):
         best = self.forward(hidden).float().log_softmax(1).max(1)
         scores = best.values.mean((1, 2)).tolist()
         pixels = best.indices.to(torch.uint8).cpu().numpy()
-        return [PixelClasses(image, score) for image, score in zip(pixels, scores, strict=True)]
+        confidence = best.values.exp().cpu().numpy()
+        return [PixelClasses(*image) for image in zip(pixels, scores, confidence, strict=True)]
 
 
 def _dice(chances: Tensor, target: Target) -> Tensor:

@@ -37,10 +37,6 @@ class TextDecoder(Decoder):
         """Features and state after `tokens` (rows,), the newest token of each row."""
         raise NotImplementedError
 
-    def attention(self, hidden: Hidden, tokens: Tensor) -> Tensor:
-        """Attention weights (rows, positions, source positions) for the prediction after each token."""
-        raise NotImplementedError
-
     def count(self, target: Target) -> int:
         return int(target.mask[:, 1:].sum())
 
@@ -56,9 +52,20 @@ class TextDecoder(Decoder):
     @torch.no_grad()
     def log_probability(self, hidden: Hidden, target: Target) -> Tensor:
         """Log-probability of each whole target, end symbol included; (rows,)."""
-        features, mask = self._taught(hidden, target, 0.0)
-        scores = self.output(features).log_softmax(-1).gather(2, target.tokens[:, 1:, None])[..., 0]
-        return torch.where(mask, scores, 0.0).sum(1)
+        return self.token_log_probabilities(hidden, target).sum(1)
+
+    @torch.no_grad()
+    def token_log_probabilities(self, hidden: Hidden, target: Target) -> Tensor:
+        """Log-probability of each token of each target, (rows, positions); 0 on padding."""
+        scores = self.log_probabilities(hidden, target).gather(2, target.tokens[:, 1:, None])[..., 0]
+        return torch.where(target.mask[:, 1:], scores, 0.0)
+
+    @torch.no_grad()
+    def log_probabilities(self, hidden: Hidden, target: Target) -> Tensor:
+        """Log-probability of every token at each position of each target, (rows, positions, tokens)."""
+        features, _ = self._taught(hidden, target, 0.0)
+        scores: Tensor = self.output(features)
+        return scores.float().log_softmax(-1)
 
     @torch.no_grad()
     def predict(self, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from twofold.errors import NOT_NUMBERS, TwofoldError
+from twofold.recording import Branch, record_beam
 from twofold.results import Hypotheses, Hypothesis
 from twofold.types import Hidden, Vocabulary
 
@@ -190,11 +191,11 @@ def _branch(
 ) -> list[Next]:
     """Stores the finished hypotheses among the best choices of a row; returns those to continue, none if the row is
     done."""
-    for choice in choices[: options.beam]:
-        if choice.token == end and choice.score > -math.inf:
-            # The end symbol counts too, unless the limit came first.
-            ended.append(_hypothesis(written[choice.row], choice.score, length, options))
+    finished = [choice for choice in choices[: options.beam] if choice.token == end and choice.score > -math.inf]
+    # The end symbol counts too, unless the limit came first.
+    ended += [_hypothesis(written[choice.row], choice.score, length, options) for choice in finished]
     branches = [choice for choice in choices if choice.token != end][: options.beam]
+    record_beam([Branch(choice.row, choice.token, choice.score) for choice in (*branches, *finished)])
     best = _best(ended, options.beam)
     if len(best) < options.beam or not branches:
         return branches

@@ -20,6 +20,7 @@ from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, as_list
+from twofold.explaining import LeavesOut
 from twofold.results import Timeline
 from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
 
@@ -137,12 +138,11 @@ class InputConfig(Part):
 
     def files(self, where: Sources, setting: str) -> dict[str, DataFile]:
         """Files that `rows` reads, by setting name."""
+        named = {setting: where} if isinstance(where, str) else {}
         if isinstance(where, Mapping):
             named = {f"{setting}.{column}": path for column, path in where.items()}
         elif isinstance(where, tuple):
             named = {f"{setting}[{number}]": path for number, path in enumerate(where)}
-        else:
-            named = {setting: where}
         return {name: DataFile(path, partial(fingerprint, path)) for name, path in named.items()}
 
     def content(self, where: Sources) -> str:
@@ -150,7 +150,7 @@ class InputConfig(Part):
         return fingerprint(where)
 
 
-class Input(Generic[Item]):
+class Input(LeavesOut, Generic[Item]):
     """Input of a model: turns rows into items, and items into the batch that an encoder reads."""
 
     # --- every type implements these ---

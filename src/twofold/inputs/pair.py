@@ -16,6 +16,7 @@ from twofold.data.columns import Keep, TextColumn, TooLongError
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import LeftOut, without_each_word
 from twofold.inputs import INPUT, Input, InputConfig
 from twofold.inputs.text import Tokens, TokensConfig, make_joined_tokens, make_tokens, say_cut, special_tokens_of
 from twofold.types import Batch, Encoder, Hidden, InputBatch
@@ -167,6 +168,14 @@ class PairInput(Input[TwoTexts]):
     def value(self, row: Row) -> tuple[Any, Any]:
         return row.text(self.first.column), row.text(self.second.column)
 
+    def pieces(self, item: TwoTexts) -> list[str]:
+        return self.tokenizer.pieces(self.frame.joining(*self._fitted(*item))[0].tolist())
+
+    def left_out(self, value: Any) -> LeftOut:
+        first, second = self.value(self.row(value, "input"))
+        shorter_first = [(word, other and (other, second)) for word, other in without_each_word(first)]
+        return shorter_first + [(word, other and (first, other)) for word, other in without_each_word(second)]
+
     def _room(self) -> int:
         return self.limit - len(self.frame) - len(self.frame.between)
 
@@ -198,3 +207,6 @@ class ApartInput(PairInput):
     def batch(self, items: Sequence[TwoTexts], draws: Sequence[Draw] | None = None) -> InputBatch:
         sides = zip(*items, strict=True)
         return TokenPair(*(make_tokens([self.frame.around(ids) for ids in side], self.vocabulary) for side in sides))
+
+    def pieces(self, item: TwoTexts) -> list[str]:
+        return [piece for ids in item for piece in self.tokenizer.pieces(self.frame.around(ids).tolist())]

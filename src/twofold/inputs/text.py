@@ -19,6 +19,7 @@ from twofold.data.columns import Keep, TextColumn, TooLong, check_limit, texts_i
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.explaining import LeftOut, without_each_word
 from twofold.inputs import INPUT, Input, InputConfig
 from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
 
@@ -203,6 +204,9 @@ class TextInput(Input[Ids]):
 
     def encode_values(self, column: str, values: Sequence[Any]) -> Encoded:
         return self.text.encode_texts(values)
+
+    def left_out(self, value: Any) -> LeftOut:
+        return without_each_word(value)
 
     def pieces(self, item: Ids) -> list[str]:
         return self.tokenizer.pieces(self.frame.around(item).tolist())

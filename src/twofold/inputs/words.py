@@ -20,6 +20,7 @@ from twofold.data.cache import Cache, DerivedField, Encoded, Field
 from twofold.data.columns import TooLongError, words_in
 from twofold.data.files import Row
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer
+from twofold.explaining import LeftOut
 from twofold.inputs import INPUT, Input
 from twofold.inputs.text import Tokens, TokensConfig, special_tokens_of
 from twofold.types import Batch, Encoder, Hidden, InputBatch
@@ -223,6 +224,10 @@ class WordsInput(Input[Sentence]):
         before, after = len(self.frame.before), len(self.frame.after)
         rows = [(len(item.ids), item.windows or [(0, len(item.ids) - before - after)]) for item in items]
         return make_windows(rows, before, after)
+
+    def left_out(self, value: Any) -> LeftOut:
+        words = self.value(self.row(value, "input"))
+        return [(word, [*words[:place], *words[place + 1 :]] or None) for place, word in enumerate(words)]
 
     def pieces(self, item: Sentence) -> list[str]:
         return self.tokenizer.pieces([int(token) for token in item.ids])

@@ -91,8 +91,13 @@ def finished(vectors: Tensor, hidden: Hidden) -> Tensor:
 def attention_pooled(queries: Tensor, states: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor:
     """Attention pooling: for each query (queries, width) the mean of the states weighted by softmax(q·h); (rows,
     queries, width)."""
-    scores = queries @ states.transpose(1, 2) * scale  # (rows, queries, positions)
-    return scores.masked_fill(~mask[:, None], -math.inf).softmax(-1) @ states
+    return attention_weights(queries, states, mask, scale) @ states
+
+
+def attention_weights(queries: Tensor, states: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor:
+    """Attention weights softmax(q·h) of each query (queries, width) over the states; (rows, queries, positions)."""
+    scores = queries @ states.transpose(1, 2) * scale
+    return scores.masked_fill(~mask[:, None], -math.inf).softmax(-1)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from twofold.layers.attention import Attended
 from twofold.layers.blocks import dropout
-from twofold.layers.transformer import Attended
 
 CellKind = Literal["gru", "lstm"]
 RecurrentState = tuple[Tensor, ...]

@@ -18,7 +18,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
-from twofold.model import encoding, predicting, saved
+from twofold.model import encoding, explaining, predicting, saved
 from twofold.model.batches import BatchRows
 from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
@@ -236,7 +236,7 @@ class Model(nn.Module):
     predict = predicting.predict
     answers = predicting.answers
     stream = predicting.stream
-    attention = predicting.attention
+    explain = explaining.explain
 
 
 def as_rows(examples: Sequence[Example]) -> list[Row]:

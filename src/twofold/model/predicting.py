@@ -1,4 +1,4 @@
-"""What a model answers: its predictions, texts as they are written, and where its decoder looks meanwhile."""
+"""Predictions of a model, and texts as they are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from twofold.config import kind_of
 from twofold.data.tokenizer import Ids
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.generate.decoder import TextDecoder
@@ -20,7 +19,7 @@ from twofold.inputs.text import TextInput
 from twofold.outputs.captions import PREFIX
 from twofold.outputs.text import TextOutput
 from twofold.progress import Report
-from twofold.results import AttentionMap, Prediction, Scores
+from twofold.results import Prediction, Scores
 from twofold.types import Batch, Decoder, Vocabulary
 
 if TYPE_CHECKING:
@@ -46,12 +45,12 @@ def predict(
     given, options = model.input.several(inputs), options or model.config.generate
     part, output = model.decoder(decoder), model.outputs[model.decoder_name(decoder)]
     rows = [model.input.row(value, f"input {number}") for number, value in enumerate(given, start=1)]
-    items, begun = model.input.items(rows), _beginning(model, prefix)
+    items, begun = model.input.items(rows), beginning(model, prefix)
     output.accept(rows, items)
     results: dict[int, Prediction] = {}
     with model.evaluating():
         for numbers in model.input.groups(items, PREDICT_TOKENS // options.beam):
-            batch = _reading_batch(model, [items[number] for number in numbers], begun)
+            batch = reading_batch(model, [items[number] for number in numbers], begun)
             for number, raw in zip(numbers, _raw(model, batch, part, options), strict=True):
                 results[number] = output.answer(given[number], items[number], raw, begun)
             if report:
@@ -78,8 +77,8 @@ def stream(
     options = options or replace(model.config.generate, beam=1, n_best=1)
     if options.beam > 1:
         raise TwofoldError(f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample")
-    begun = _beginning(model, prefix)
-    batch = _reading_batch(model, model.input.items([model.input.row(given, "input 1")]), begun)
+    begun = beginning(model, prefix)
+    batch = reading_batch(model, model.input.items([model.input.row(given, "input 1")]), begun)
     tokens = [int(token) for token in begun]
     shown = output.text.decode(tokens)
     if shown:
@@ -94,34 +93,6 @@ def stream(
             shown = now
 
 
-@torch.no_grad()
-def attention(
-    model: Model, given: Any, written: str | Sequence[int], decoder: str | None = None, prefix: str | None = None
-) -> AttentionMap:
-    """Where the decoder looks at what it reads as it writes.
-
-    written: the tokens of a prediction, or any text, which is tokenized and of which `prefix` was given
-    """
-    part, output = _text_decoder(model, decoder)
-    if not part.attends:
-        kind = kind_of(model.config.tasks[model.decoder_name(decoder)].decoder)
-        raise TwofoldError(f"the decoder '{kind}' has no attention to show: all it sees is one vector")
-    items, begun = model.input.items([model.input.row(given, "input 1")]), _beginning(model, prefix)
-    tokenizer = output.text.tokenizer
-    if isinstance(written, str):
-        written = tokenizer.encode([written.removeprefix(output.text.decode([int(token) for token in begun]))])[0]
-    written = list(written[: output.text.limit])
-    target = output.text_target([written]).to(model.device)
-    with model.evaluating():
-        hidden = model.encode_batch(_reading_batch(model, items, begun))
-        weights = part.attention(hidden, target.tokens[:, :-1])[0].cpu().numpy()
-    pieces = tokenizer.pieces([*written, tokenizer.end])
-    if hidden.grid:
-        places = weights[:, : hidden.grid[0] * hidden.grid[1]]  # those of the text that was read stand behind
-        return AttentionMap([], pieces, places.reshape(len(pieces), *hidden.grid))
-    return AttentionMap(model.input.pieces(items[0]), pieces, weights, model.input.timeline(items[0]))
-
-
 def prefix_input(model: Model) -> TextInput:
     """How the beginning of a text is read: as the texts that the first text decoder writes."""
     name = next(name for name, task in model.config.tasks.items() if task.output.writes_text)
@@ -129,7 +100,7 @@ def prefix_input(model: Model) -> TextInput:
     return TextConfig(column=PREFIX, max_tokens=limit, special_tokens=False).build(model.tokenizers[name])
 
 
-def _beginning(model: Model, prefix: str | None) -> Ids:
+def beginning(model: Model, prefix: str | None) -> Ids:
     """The tokens of how an output begins."""
     if prefix is None:
         return ()
@@ -140,7 +111,7 @@ def _beginning(model: Model, prefix: str | None) -> Ids:
     return model.prefix.beginning(prefix)
 
 
-def _reading_batch(model: Model, items: Sequence[Any], begun: Ids) -> Batch:
+def reading_batch(model: Model, items: Sequence[Any], begun: Ids) -> Batch:
     """Items, and how their outputs begin, as tensors on the model's device."""
     inputs = {INPUT: model.input.batch(items)}
     if len(begun) and model.prefix is not None:
@@ -149,8 +120,12 @@ def _reading_batch(model: Model, items: Sequence[Any], begun: Ids) -> Batch:
 
 
 def _raw(model: Model, batch: Batch, part: Decoder, options: GenerateOptions) -> Sequence[Any]:
-    """What a decoder makes of each row, in numbers; nan would be shown as an answer like any other."""
-    results = part.predict(model.encode_batch(batch), options)
+    """Decoder's result for each row of a batch."""
+    return checked(part.predict(model.encode_batch(batch), options))
+
+
+def checked(results: Sequence[Any]) -> Sequence[Any]:
+    """Refuses results that are NaN, which would be shown as answers like any other."""
     for result in results:
         score = result.values if isinstance(result, Scores) else getattr(result, "score", 0.0)
         if not np.all(np.isfinite(score) if isinstance(result, Scores) else ~np.isnan(score)):

@@ -17,8 +17,9 @@ from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.files import DataFile, Row, Sources
 from twofold.data.tokenizer import Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.explaining import Explains
 from twofold.inputs import BatchSizes, Input, InputConfig
-from twofold.results import Mask, Prediction
+from twofold.results import Mask, Prediction, Tree
 from twofold.types import Batch, HiddenSpec, InputBatch, OutputSpec, Target
 
 Value = TypeVar("Value")
@@ -151,7 +152,7 @@ class ColumnConfig(OutputConfig):
 
 
 @dataclass(frozen=True)
-class Output(Generic[Value]):
+class Output(Explains, Generic[Value]):
     """Output of a model: turns rows into targets and decoder results into answers. Its cache column has its name."""
 
     name: str
@@ -242,6 +243,10 @@ class Output(Generic[Value]):
 
     def mask(self, answer: Any) -> Mask | None:
         """Mask to draw over the input image, or None."""
+        return None
+
+    def tree(self, answer: Any) -> Tree | None:
+        """Dependency tree to draw, or None."""
         return None
 
     def mask_paths(self, inputs: Sequence[Any], folder: Path) -> list[Path]:

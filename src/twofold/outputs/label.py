@@ -13,6 +13,7 @@ from twofold.data.columns import UNSEEN, names_found, numbers_of, say_unseen
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import ExplainsScores
 from twofold.inputs import Input
 from twofold.outputs import ColumnConfig, ColumnOutput
 from twofold.results import Prediction, Scores
@@ -100,7 +101,7 @@ def value_in(row: Row, column: str) -> Any:
 
 
 @dataclass(frozen=True)
-class LabelOutput(NamesOutput):
+class LabelOutput(ExplainsScores, NamesOutput):
     """Label output: the class id of the label."""
 
     metrics: ClassVar[tuple[str, ...]] = ("loss", "label")

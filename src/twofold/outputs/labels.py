@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import ExplainsScores
 from twofold.inputs import Input
 from twofold.outputs import counted_numbers
 from twofold.outputs.label import NamesConfig, NamesOutput, ranked, value_in
@@ -37,7 +38,7 @@ class Config(NamesConfig):
 
 
 @dataclass(frozen=True)
-class LabelsOutput(NamesOutput):
+class LabelsOutput(ExplainsScores, NamesOutput):
     """Labels output: 0 or 1 for each known label."""
 
     metrics: ClassVar[tuple[str, ...]] = ("loss", "labels")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,12 +21,14 @@ from twofold.data.files import Row
 from twofold.data.images import MASK, ImageFile, find_image
 from twofold.data.named_files import FileError
 from twofold.data.tokenizer import Ids, TextTokenizer
-from twofold.data.views import UNCOUNTED
+from twofold.data.views import UNCOUNTED, Size
 from twofold.errors import TwofoldError
+from twofold.explaining import Question
 from twofold.inputs import Input
 from twofold.inputs.image import ImageInput, Images, SizedImage, named_image
 from twofold.outputs import ColumnConfig, ColumnOutput
 from twofold.results import Mask, PixelClasses, Prediction, counts_of
+from twofold.results.explanation import Explanation
 from twofold.types import Batch, Classes, HiddenSpec, InputBatch, Target
 
 RightMask = Row | ImageFile
@@ -192,12 +194,23 @@ class MaskOutput(ColumnOutput[RightMask]):
 
     def answer(self, given: Any, item: SizedImage, raw: PixelClasses, begun: Ids = ()) -> Prediction:
         """Mask in the image's own size; parts cropped in reading take the nearest class."""
-        view, (height, width) = self.image.config, item.size
-        left, top, right, bottom = view.box(item.size)
-        rows = _nearest(height, top, bottom, raw.pixels.shape[0])
-        columns = _nearest(width, left, right, raw.pixels.shape[1])
-        pixels = raw.pixels[rows[:, None], columns[None]]
+        pixels = self._whole(raw.pixels, item.size)
         return Prediction(given, Mask(pixels, self.config.classes, self.config.first_class), raw.score)
+
+    def explain(self, question: Question, raw: PixelClasses) -> Explanation:
+        explanation = super().explain(question, raw)
+        return (
+            explanation
+            if raw.confidence is None
+            else replace(explanation, confidence=self._whole(raw.confidence, question.item.size))
+        )
+
+    def _whole(self, values: NDArray[Any], size: Size) -> NDArray[Any]:
+        """Values of pixels in the image's own size, from those that were read."""
+        left, top, right, bottom = self.image.config.box(size)
+        rows = _nearest(size[0], top, bottom, values.shape[0])
+        columns = _nearest(size[1], left, right, values.shape[1])
+        return values[rows[:, None], columns[None]]
 
 
 def _nearest(side: int, start: float, stop: float, read: int) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ import torch
 from twofold.data.batches import Draw
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import ExplainsScores
 from twofold.inputs import Input, InputConfig
 from twofold.outputs import Output, OutputConfig
 from twofold.results import Prediction, Scores
@@ -47,7 +48,7 @@ class Config(OutputConfig):
 
 
 @dataclass(frozen=True)
-class NextUtteranceOutput(Output[bool]):
+class NextUtteranceOutput(ExplainsScores, Output[bool]):
     """Next-utterance output; targets come from the random choice, not from a column."""
 
     config: Config

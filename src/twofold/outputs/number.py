@@ -13,6 +13,7 @@ import numpy as np
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import ExplainsScores
 from twofold.inputs import Input
 from twofold.outputs import ColumnConfig, ColumnOutput, counted_numbers
 from twofold.results import Prediction, Scores
@@ -62,7 +63,7 @@ class Config(ColumnConfig):
 
 
 @dataclass(frozen=True)
-class NumberOutput(ColumnOutput[Ids]):
+class NumberOutput(ExplainsScores, ColumnOutput[Ids]):
     """Number output."""
 
     config: Config

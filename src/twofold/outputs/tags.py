@@ -7,17 +7,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from twofold.data.cache import Encoded
 from twofold.data.columns import given_words, names_found, words_in
 from twofold.data.conll import TAG_COLUMNS, plain_conllu, with_tags
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import ExplainsWords, Question
 from twofold.inputs import Input
 from twofold.inputs.words import Words, WordsInput
 from twofold.layers.heads import is_bare
 from twofold.outputs.label import NamesConfig, NamesOutput
 from twofold.results import Prediction, Tagged, TagNumbers
+from twofold.results.explanation import Explanation, Probabilities
 from twofold.types import Classes, HiddenSpec, InputBatch
 
 
@@ -95,7 +100,7 @@ def begun(tags: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class TagsOutput(WordNamesOutput):
+class TagsOutput(ExplainsWords, WordNamesOutput):
     """Tags output: the class id of each word's tag."""
 
     config: Config
@@ -129,3 +134,11 @@ class TagsOutput(WordNamesOutput):
     def answer(self, given: Any, item: Any, raw: TagNumbers, begun: Ids = ()) -> Prediction:
         tags = tuple(self.spec.names[number] for number in raw.tags)
         return Prediction(given, Tagged(given_words(given), tags), raw.score)
+
+    def explain(self, question: Question, raw: TagNumbers) -> Explanation:
+        explanation = super().explain(question, raw)
+        tags = Probabilities("tags", explanation.output.words, self.spec.names, raw.probabilities)
+        return replace(explanation, probabilities=(tags,))
+
+    def chosen(self, raw: TagNumbers, decided: TagNumbers, words: Sequence[int]) -> NDArray[np.float32]:
+        return raw.probabilities[range(len(words)), [decided.tags[word] for word in words]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from twofold.data.batches import Draw, pad_ids
 from twofold.data.cache import Field
@@ -14,11 +16,18 @@ from twofold.data.columns import Noise, TextColumn, TooLong, check_limit, texts_
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
+from twofold.explaining import Question, stacked_attention
+from twofold.generate.decoder import TextDecoder
 from twofold.inputs import Input, InputConfig
 from twofold.inputs.text import Tokens
 from twofold.outputs import ColumnConfig, Output
-from twofold.results import Hypotheses, Prediction
-from twofold.types import HiddenSpec, Target, Vocabulary
+from twofold.recording import Branch, recorded_attention
+from twofold.results import Hypotheses, Hypothesis, Prediction
+from twofold.results.explanation import BeamHypothesis, Explanation, TokenChoice
+from twofold.types import Decoder, Hidden, HiddenSpec, Target, Vocabulary
+
+ALTERNATIVES = 10
+"""Number of tokens that an explanation shows for each step."""
 
 
 @dataclass(frozen=True)
@@ -119,3 +128,53 @@ class TextOutput(Output[Ids]):
         ]
         normalized = tuple(hypothesis.normalized_score for hypothesis in raw.hypotheses)
         return Prediction(given, *best, tuple(others), normalized, raw.hypotheses[0].tokens)
+
+    def result(self, question: Question) -> Hypotheses:
+        if question.written is None:
+            return cast(Hypotheses, super().result(question))
+        written, part = question.written, cast(TextDecoder, question.part)
+        if isinstance(written, str):
+            written = self.text.tokenizer.encode([written.removeprefix(self.text.decode(list(question.begun)))])[0]
+        tokens = tuple(int(token) for token in written[: self.text.limit])
+        score = float(part.log_probability(question.hidden, self._target(question.hidden, tokens)))
+        return Hypotheses((Hypothesis(tokens, score, score / (len(tokens) + 1)),))
+
+    def explain(self, question: Question, raw: Hypotheses) -> Explanation:
+        """Alternatives of each token, and the decoder's attention as it reads the text that was written."""
+        target = self._target(question.hidden, raw.hypotheses[0].tokens)
+        with recorded_attention() as record:
+            scores = cast(TextDecoder, question.part).log_probabilities(question.hidden, target)[0]
+        start, *written = self.text.tokenizer.pieces(target.tokens[0].tolist())
+        # The decoder reads the text shifted right: at each position it attends in order to write the next token.
+        cross = stacked_attention("cross", record, written, question.tokens)
+        own = stacked_attention("decoder", record, written, [start, *written[:-1]])
+        choices = self._choices(scores, target.tokens[0, 1:], written)
+        explanation = replace(super().explain(question, raw), written=tuple(written), choices=choices)
+        return replace(explanation, beam=tuple(map(self._hypotheses, question.beam)), attention=cross + own)
+
+    def _hypotheses(self, branches: Sequence[Branch]) -> tuple[BeamHypothesis, ...]:
+        """Hypotheses of one step of beam search."""
+        pieces = self.text.tokenizer.pieces([branch.token for branch in branches])
+        return tuple(
+            BeamHypothesis(branch.parent, piece, branch.score, branch.token == self.spec.end)
+            for branch, piece in zip(branches, pieces, strict=True)
+        )
+
+    def score_names(self, explanation: Explanation) -> tuple[str, ...]:
+        return explanation.written
+
+    def scores(self, part: Decoder, hidden: Hidden, raw: Hypotheses, left_out: Sequence[int]) -> NDArray[np.float32]:
+        target = self._target(hidden, raw.hypotheses[0].tokens, len(left_out))
+        scores = cast(TextDecoder, part).token_log_probabilities(hidden, target)
+        return scores.cpu().numpy()
+
+    def _target(self, hidden: Hidden, tokens: Sequence[int], rows: int = 1) -> Target:
+        return self.text_target([tokens] * rows).to(hidden.mask.device)
+
+    def _choices(self, scores: Tensor, right: Tensor, written: Sequence[str]) -> tuple[TokenChoice, ...]:
+        """Most likely tokens (positions, tokens) of each step."""
+        best = scores.exp().topk(min(ALTERNATIVES, scores.shape[1]))
+        chances = scores.gather(1, right[:, None])[:, 0].exp().tolist()
+        names = [self.text.tokenizer.pieces(tokens) for tokens in best.indices.tolist()]
+        steps = zip(written, chances, names, best.values.tolist(), strict=True)
+        return tuple(TokenChoice(token, chance, tuple(zip(*step, strict=True))) for token, chance, *step in steps)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from twofold.data.batches import pad_ids
 from twofold.data.columns import UNSEEN, TooLongError, given_words, numbers_of, say_unseen
@@ -13,10 +16,12 @@ from twofold.data.conll import check_tree, plain_conllu, universal, with_tree
 from twofold.data.files import Row
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError
+from twofold.explaining import ExplainsWords, Question
 from twofold.inputs import Input
 from twofold.inputs.words import Sentence, WordsInput
 from twofold.outputs.tags import WordNamesConfig, WordNamesOutput
 from twofold.results import Arcs, Prediction, Tree
+from twofold.results.explanation import Explanation, Probabilities
 from twofold.types import Classes, HiddenSpec, Target
 
 TREE_MEMORY = 1 << 30
@@ -46,7 +51,7 @@ class Config(WordNamesConfig):
 
 
 @dataclass(frozen=True)
-class TreeOutput(WordNamesOutput):
+class TreeOutput(ExplainsWords, WordNamesOutput):
     """Tree output: head and relation id of each word, alternating."""
 
     config: Config
@@ -109,9 +114,27 @@ class TreeOutput(WordNamesOutput):
         arcs = zip(tree.words, tree.heads, tree.relations, strict=True)
         return " ".join(f"{word}/{head}/{relation}" for word, head, relation in arcs)
 
+    def tree(self, answer: Tree) -> Tree:
+        return answer
+
     def conllu(self, answer: Tree, lines: str | None) -> str:
         return with_tree(lines or plain_conllu(answer.words), answer.heads, answer.relations)
 
     def answer(self, given: Any, item: Any, raw: Arcs, begun: Ids = ()) -> Prediction:
         relations = tuple(self.spec.names[number] for number in raw.relations)
         return Prediction(given, Tree(given_words(given), raw.heads, relations), raw.score)
+
+    def explain(self, question: Question, raw: Arcs) -> Explanation:
+        explanation = super().explain(question, raw)
+        words = explanation.output.words
+        heads = Probabilities("heads", words, ("root", *words), raw.probabilities)
+        relations = Probabilities("relations", words, self.spec.names, raw.relation_probabilities)
+        return replace(explanation, probabilities=(heads, relations))
+
+    def chosen(self, raw: Arcs, decided: Arcs, words: Sequence[int]) -> NDArray[np.float32]:
+        """Probability of each word's head; NaN where the head is left out."""
+        places = {0: 0} | {word + 1: place for place, word in enumerate(words, start=1)}
+        heads = [places.get(decided.heads[word]) for word in words]
+        return np.array(
+            [np.nan if head is None else raw.probabilities[word, head] for word, head in enumerate(heads)], np.float32
+        )

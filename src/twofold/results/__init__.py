@@ -38,6 +38,8 @@ class PixelClasses:
     """Class ids (height, width), in the size in which the image was read."""
     score: float
     """Mean log-probability of the chosen classes."""
+    confidence: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """Probability of the chosen class of each pixel, (height, width)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class TagNumbers:
     tags: tuple[int, ...]
     score: float
     """Log-probability of the tags."""
+    probabilities: NDArray[np.float32] = field(compare=False, repr=False)
+    """Probability of each tag for each word, (words, tags)."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class Arcs:
     relations: tuple[int, ...]
     score: float
     """Log-probability of the arcs."""
+    probabilities: NDArray[np.float32] = field(compare=False, repr=False)
+    """Probability of each head for each word, (words, 1 + words); the first head is the root."""
+    relation_probabilities: NDArray[np.float32] = field(compare=False, repr=False)
+    """Probability of each relation between each word and its head, (words, relations)."""
 
 
 @dataclass(frozen=True)
@@ -133,20 +141,6 @@ class Timeline:
     values: NDArray[np.float32]
     """Values (bands, frames), from the lowest band to the highest."""
     seconds: float
-
-
-@dataclass(frozen=True)
-class AttentionMap:
-    """Attention weights of a decoder over the source, for each token that it wrote."""
-
-    source: list[str]
-    """Source tokens; empty for images and audio."""
-    written: list[str]
-    """Written tokens; the last one is the end symbol."""
-    weights: NDArray[np.float32]
-    """Weights (written, source), each row summing to 1; (written, rows, columns) for an image."""
-    timeline: Timeline | None = None
-    """Source along a time axis, for audio."""
 
 
 @dataclass(frozen=True)
