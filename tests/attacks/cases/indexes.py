@@ -11,7 +11,7 @@ SEARCH = ("search", "STAGE/bi.index", "one")
 FILTERS = {
     'lang = "x" or 1=1': "the name of a field is missing before 1",
     '"; DROP TABLE candidates; --': "",
-    "lang = 'ko'": "cannot read",
+    "lang = 'ko": "",
     'lang = "ko"; DROP TABLE candidates': "cannot read",
     'lang = "ko" --': "",
     'lang = "ko" UNION SELECT * FROM about': "",
@@ -22,7 +22,7 @@ FILTERS = {
     "lang": "",
     "lang =": "",
     '= "ko"': "",
-    'lang == "ko"': "",
+    'lang === "ko"': "",
     'lang = "ko': "",
     'lang = "ko" and': "",
     'lang = "ko" and and year = 1': "",
