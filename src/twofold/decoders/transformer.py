@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output
 from twofold.generate.search import Step
-from twofold.layers.attention import KeysValues, Past
+from twofold.layers.attend import KeysValues
+from twofold.layers.attention import Past
 from twofold.layers.blocks import Embed, make_embedding
 from twofold.layers.cache import Cache
 from twofold.layers.transformer import BlockSettings, DecoderBlock
