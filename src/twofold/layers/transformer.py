@@ -83,7 +83,7 @@ class EncoderBlock(nn.Module):
     def forward(self, states: Tensor, mask: Tensor, causal: bool, rotary: Rotary | None) -> Tensor:
         # Padding is on the right, so causal attention from a real position never reaches it.
         allowed = None if causal else mask
-        states = self.around_attention(states, mask, lambda x: self.attention(x, allowed, causal, rotary))
+        states = self.around_attention(states, mask, lambda entered: self.attention(entered, allowed, causal, rotary))
         return self.around_feed_forward(states, mask, self.feed_forward)  # type: ignore[no-any-return]
 
 
@@ -105,16 +105,16 @@ class DecoderBlock(nn.Module):
 
         `mask` is (rows, positions), `source` (rows, source positions), both true where real.
         """
-        states = self.around_attention(states, mask, lambda x: self.attention(x, None, True, rotary))
+        states = self.around_attention(states, mask, lambda entered: self.attention(entered, None, True, rotary))
         return self._read_source(states, mask, memory, source)
 
     def step(self, states: Tensor, past: Past, memory: KeysValues, source: Tensor, rotary: Rotary | None) -> Tensor:
         """Computes one more position of each hypothesis, (rows, hypotheses, width)."""
-        states = self.around_attention(states, None, lambda x: self.attention.step(x, past, rotary))
+        states = self.around_attention(states, None, lambda entered: self.attention.step(entered, past, rotary))
         return self._read_source(states, None, memory, source)
 
     def _read_source(self, states: Tensor, mask: Tensor | None, memory: KeysValues, source: Tensor) -> Tensor:
-        states = self.around_cross(states, mask, lambda x: self.cross(x, memory, source))
+        states = self.around_cross(states, mask, lambda entered: self.cross(entered, memory, source))
         return self.around_feed_forward(states, mask, self.feed_forward)  # type: ignore[no-any-return]
 
 
