@@ -66,5 +66,5 @@ def test_masks_of_other_classes_are_told_how_to_be_named(tmp_path: Path) -> None
     own += ["output.classes=[grass, stone]", "output.first_class=20", "output.ignore=null"]
     said = refusal("train", "segment_street", *own, "--out", "run")
     assert said.endswith("11 for 2 classes; give one for each, or decoder.class_weights=null")
-    with pytest.warns(UserWarning, match="1 of 4 rows are held out"):
+    with pytest.warns(UserWarning, match="1 of 4 rows are validation rows"):
         assert train("segment_street", "run", [*own, "decoder.class_weights=null"]).steps == 1

@@ -116,18 +116,24 @@ class Recipe(ModelConfig):
     """Rankers: let another ranker score the right and the given wrong candidates, before the training."""
 
     @classmethod
-    def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
-        """A recipe file, or one that comes along by its name, with `key.path=value` changes."""
+    def load(cls, name: str | Path, changes: Sequence[str] = (), data: Mapping[str, Any] | None = None) -> Self:
+        """Reads a recipe file, or a packaged recipe by its name.
+
+        changes: changed settings, each as `key.path=value`
+        data: settings of `data` that take the place of those in the file
+        """
         path = find_recipe(str(name))
-        content = override(read_yaml(path), changes)
+        content = override(_with_data(read_yaml(path), data), changes)
         if path.parent == recipe_folder():
-            _suit(content, {change.partition("=")[0] for change in changes})
+            _suit(content, {*(change.partition("=")[0] for change in changes), *(f"data.{key}" for key in data or ())})
         return cls.of(content)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """A recipe from plain values as they stand in YAML; what they leave out the parts they name bring."""
         content = dict(content)
+        if not content.get("data"):
+            raise TwofoldError("recipe: 'data' is missing; write data: {train: FILE}, or give data= in Python")
         try:
             recipe = structure(expanded(fill_environment(content)), cls)
         except SeveralErrors as error:
@@ -231,10 +237,23 @@ def _suit(content: dict[str, Any], changed: AbstractSet[str]) -> None:
         train.pop("min_steps", None)
 
 
-def as_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe from whatever names one, with `key.path=value` changes."""
+def as_recipe(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    changes: Sequence[str] = (),
+    data: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """Returns a recipe from a file, a name, plain values or a recipe; `changes` and `data` as in `Recipe.load`."""
+    for key in data or ():
+        if any(change.partition("=")[0] == f"data.{key}" for change in changes):
+            raise TwofoldError(f"data.{key}: given twice, as an argument and in `changes`; leave one of the two out")
     if isinstance(recipe, str | Path):
-        return Recipe.load(recipe, changes)
+        return Recipe.load(recipe, changes, data)
     if isinstance(recipe, Recipe):
-        return as_recipe(recipe.plain(), changes) if changes else recipe
-    return Recipe.of(override(dict(recipe), changes))
+        return as_recipe(recipe.plain(), changes, data) if changes or data else recipe
+    return Recipe.of(override(_with_data(dict(recipe), data), changes))
+
+
+def _with_data(content: dict[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Puts settings of `data` in the place of those in the content of a recipe."""
+    before = content.get("data") or {}
+    return {**content, "data": {**before, **data}} if data and isinstance(before, dict) else content
