@@ -33,7 +33,7 @@ SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Row:
-    """One example and its place."""
+    """Example and its place."""
 
     place: str
     values: Example
