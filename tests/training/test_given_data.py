@@ -19,10 +19,14 @@ from PIL import Image
 
 import twofold
 from tests import made
+from tests.commands import refusal as command_refusal
+from tests.commands import run as run_command
 from tests.conftest import SMALL, small_recipe, some_image, write_jsonl
 from twofold.errors import TwofoldError
+from twofold.recipe.file import to_yaml
 from twofold.recipe.folder import DATA
 from twofold.recipe.given import write_rows
+from twofold.training.log import History
 from twofold.training.run import Run
 
 ROWS: list[dict[str, Any]] = list(made.numbers(40, seed=9))
@@ -142,6 +146,16 @@ def test_a_training_goes_on_after_its_folder_was_moved(tmp_path: Path) -> None:
     assert twofold.train(recipe(max_steps=6), tmp_path / "moved", resume=True).steps == 6
 
 
+def test_the_command_line_resumes_a_training_that_was_begun_with_rows_in_memory(tmp_path: Path) -> None:
+    twofold.train(recipe(), tmp_path / "run", data=ROWS, dev=DEV)
+    (tmp_path / "recipe.yaml").write_text(to_yaml({**recipe(), "data": {"train": "nowhere.jsonl"}}))
+    command = ["train", str(tmp_path / "recipe.yaml"), "train.max_steps=6", "--out", str(tmp_path / "run"), "--resume"]
+    assert run_command(*command).exit_code == 0
+    assert History.read(tmp_path / "run" / "log.jsonl").training[-1]["step"] == 6
+    said = command_refusal(*command, "data.train=other.jsonl")
+    assert f"was begun with data.train={tmp_path / 'run' / 'rows' / 'train.jsonl'}, not other.jsonl" in said
+
+
 @pytest.mark.parametrize("changed", ["data", "dev"])
 def test_other_rows_are_refused_and_taken_when_wanted(tmp_path: Path, changed: str) -> None:
     folder, rows = tmp_path / "run", {"data": ROWS, "dev": DEV}
@@ -193,7 +207,7 @@ def test_a_start_that_failed_can_be_made_again_with_other_rows(tmp_path: Path, o
         ({"data": [*ROWS, "seven"]}, "data[40]: a value of type str, where a row is wanted; give a dict of columns"),
         ({"data": 7}, "data: a value of type int, where rows are wanted; give dicts of columns"),
         ({"data": "nowhere.jsonl"}, "nowhere.jsonl: cannot be read"),
-        ({"data": ROWS, "changes": ["data.train=a.tsv"]}, "data.train: given twice, as an argument and in `changes`"),
+        ({"data": ROWS, "changes": ["data.train=a.tsv"]}, "data.train: given twice, as data= and in `changes`"),
     ],
 )
 def test_data_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, options: dict[str, Any], said: str) -> None:

@@ -37,7 +37,9 @@ class GivenData:
     """Rows to write, by the file that they become."""
 
 
-def given_data(folder: Path, data: DataSource | None, dev: DataSource | None, resume: bool) -> GivenData:
+def given_data(
+    folder: Path, data: DataSource | None, dev: DataSource | None, changes: Sequence[str], resume: bool
+) -> GivenData:
     """Returns what the arguments `data` and `dev` of `train` change in the recipe, and the rows to write.
 
     resume: take the rows that the training was begun with where none are given
@@ -45,9 +47,13 @@ def given_data(folder: Path, data: DataSource | None, dev: DataSource | None, re
     given = GivenData()
     train, validation = _splits(data)
     for name, source in {"train": train, "dev": validation if dev is None else dev}.items():
-        path = folder / ROWS / f"{name}.jsonl"
-        if source is None and not (resume and _begun_with(path, folder / RECIPE)):
+        path, changed = folder / ROWS / f"{name}.jsonl", any(change.startswith(f"data.{name}=") for change in changes)
+        if source is None and (changed or not (resume and _begun_with(path, folder / RECIPE))):
             continue
+        if changed:
+            raise TwofoldError(
+                f"data.{name}: given twice, as {ARGUMENTS[name]}= and in `changes`; leave one of them out"
+            )
         names = _file_names(source)
         if names is None:
             given.settings[name] = str(path)

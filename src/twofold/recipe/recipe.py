@@ -243,9 +243,6 @@ def as_recipe(
     data: Mapping[str, Any] | None = None,
 ) -> Recipe:
     """Returns a recipe from a file, a name, plain values or a recipe; `changes` and `data` as in `Recipe.load`."""
-    for key in data or ():
-        if any(change.partition("=")[0] == f"data.{key}" for change in changes):
-            raise TwofoldError(f"data.{key}: given twice, as an argument and in `changes`; leave one of the two out")
     if isinstance(recipe, str | Path):
         return Recipe.load(recipe, changes, data)
     if isinstance(recipe, Recipe):

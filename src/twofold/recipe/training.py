@@ -63,7 +63,7 @@ def train(
     if not str(out):
         raise TwofoldError("the folder to train into has no name; give one, such as --out runs/mine")
     folder, resume = Path(out), resume or resume_anyway
-    given = given_data(folder, data, dev, resume)
+    given = given_data(folder, data, dev, changes, resume)
     recipe = as_recipe(recipe, changes, given.settings)
     _check_models(recipe)
     with processes.joined(), locked(folder, resume):
