@@ -162,10 +162,12 @@ def build_index(
     show: bool = False,
     reverse: bool = False,
 ) -> Index:
-    """Read texts, a file or rows at hand, and keep their vectors in a folder to search; `show` draws a bar.
+    """Encodes candidates and stores their vectors in a folder to search.
 
-    stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
-    reverse: keep what the model takes for contexts, to be found by candidates, which a `bi` can
+    texts: file, or texts or rows in memory: dicts, a `datasets.Dataset` or a DataFrame
+    stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
+    show: draw a progress bar on standard error
+    reverse: store contexts, to be found by candidates, which a `bi` can
     """
     from twofold.index import Index
 
@@ -178,7 +180,7 @@ def build_index(
 def open_index(
     folder: str | Path, model: Ranker | str | Path | None = None, device: str = "auto", allow_code: bool = False
 ) -> Index:
-    """An index that was built; it finds its model by itself unless that was moved."""
+    """Opens an index; it finds its model by itself unless that was moved."""
     from twofold.index import Index
 
     return Index(folder, model, lambda name: load_ranker(name, device, allow_code))

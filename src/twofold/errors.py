@@ -14,7 +14,7 @@ ANYWAY = "start_anyway=true leaves these out"
 
 
 class TwofoldError(Exception):
-    """An error in the input, the settings or the environment that the user can fix."""
+    """Error in the input, the settings or the environment that the user can fix."""
 
 
 def as_list(values: Any, name: str) -> list[Any]:

@@ -17,9 +17,10 @@ from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.candidates import Candidate, is_file
 from twofold.data.columns import vocabulary_of
 from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
+from twofold.data.memory import list_in_memory
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.errors import TwofoldError, as_list
+from twofold.errors import TwofoldError
 from twofold.explaining import LeavesOut
 from twofold.results import Timeline
 from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
@@ -50,7 +51,6 @@ class InputConfig(Part):
     role: ClassVar[Role] = "inputs"
 
     # --- every type defines these ---
-
     gives: ClassVar[type[InputBatch]]
     """Dataclass that encoders get to read."""
 
@@ -233,7 +233,7 @@ class Input(LeavesOut, Generic[Item]):
             for number, row in enumerate(self.rows_to_answer(str(where), None), start=1):
                 yield self._candidate(row, row.line or number)
             return
-        for number, given in enumerate(as_list(where, "candidates")):
+        for number, given in enumerate(list_in_memory(where, "candidates")):
             place = f"candidates[{number}]"
             yield self._candidate(Row(place, given) if isinstance(given, Mapping) else self.row(given, place), number)
 

@@ -1,4 +1,4 @@
-"""A whole experiment as one typed object, from its YAML to the trained model."""
+"""Recipes: whole experiments as typed objects, from the YAML to the trained model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole experiment as one typed object: what is read and written, the parts, the data, and how to train."""
+"""Recipe of a whole experiment as one typed object: input, parts, outputs, data and training."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ OWN_SHARE = 0.1
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What to learn from."""
+    """Settings of the training and the validation rows."""
 
     train: str | dict[str, str] | tuple[str, ...]
-    """A jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to plain text
-    files; of images and sounds a table that names them, a folder, or a folder inside a zip archive; or several files,
-    which are read as one."""
+    """Training rows: a jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to
+    plain text files; for images and sounds a table that names them, a folder, or a folder inside a zip archive; or
+    several files, which are read as one."""
     dev: str | dict[str, str] | tuple[str, ...] | None = None
-    """Rows to judge by while training, of the same form."""
+    """Validation rows, of the same form."""
     held_out: int = 0
-    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    """Number of validation rows that are drawn by seed from the training rows, in place of `dev`."""
     held_out_share: float | None = None
-    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
+    """Maximum share of the rows that `held_out` may take, one row at least; null sets no limit."""
     rows: int | None = None
-    """Learns from this many rows drawn by seed instead of all."""
+    """Number of rows drawn by seed that are learned from; null learns from all."""
     skip: int = 0
-    """Skips the first N rows drawn, such as those that another model learned from, to whose score this one adds."""
+    """Number of drawn rows that are skipped, such as rows of another model to whose score this model adds."""
     form: str = AUTO
-    """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
+    """Form of the files: auto, or that of a published corpus: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -66,20 +66,20 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class Mining:
-    """Wrong candidates that a model takes for right ones."""
+    """Settings of mined hard negatives: wrong candidates that a ranker scores high."""
 
     model: str
-    """A ranker's folder, a hub id, or `default`."""
+    """Ranker that mines: a folder, a hub id, or `default`."""
     count: int = 4
-    """How many for each context."""
+    """Number of negatives for each context."""
     depth: int = 50
-    """They are drawn by seed from the best so many."""
+    """Number of best candidates from which the negatives are drawn by seed."""
     skip: int = 0
-    """So many of the very best are left out: they may be right."""
+    """Number of the very best candidates that are left out, because they may be right."""
     similar: float = 0.95
-    """A text whose cosine with the right response is above this is left out as a near-duplicate."""
+    """Cosine with the right response above which a text is left out as a near-duplicate."""
     corpus: str | None = None
-    """A file of texts to look among; the responses of the training file unless given."""
+    """File of texts to mine from; null mines from the responses of the training file."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.depth < self.count or self.skip < 0 or not 0 < self.similar <= 1:
@@ -88,12 +88,12 @@ class Mining:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A ranker whose scores another follows."""
+    """Settings of distillation: the ranker whose scores are learned."""
 
     model: str
-    """A ranker's folder; most often a cross-encoder's."""
+    """Folder of the teacher, most often a cross-encoder."""
     negatives: int = 4
-    """Where a row has no wrong candidates of its own: how many responses of others it gets, drawn by seed."""
+    """Number of responses of others, drawn by seed, for a row without negatives."""
 
     def __post_init__(self) -> None:
         if self.negatives < 1:
@@ -102,32 +102,38 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ModelConfig):
-    """A model, the data, and how to train; it holds the same objects that the model saves."""
+    """Recipe of a training: the model, the data and the training; it holds the same objects that the model saves."""
 
     data: DataConfig
     train: TrainConfig = field(default_factory=TrainConfig)
     start: str | None = None
-    """A trained model's folder whose encoder to begin with; `encoder: FOLDER` takes its settings as well."""
+    """Folder of a trained model whose encoder's weights are loaded first; `encoder: FOLDER` takes its settings too."""
     start_anyway: bool = False
-    """Whether to begin even where some weights of the encoder do not fit, and leave those as they are."""
+    """Starts even where some weights of the encoder do not fit, and leaves those as they are."""
     mine: Mining | None = None
-    """Rankers: look for wrong candidates that are hard to tell from right ones, before the training."""
+    """Hard negatives that are mined before the training, for rankers."""
     teacher: Teacher | None = None
-    """Rankers: let another ranker score the right and the given wrong candidates, before the training."""
+    """Teacher that scores the right candidates and the negatives before the training, for rankers."""
 
     @classmethod
-    def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
-        """A recipe file, or one that comes along by its name, with `key.path=value` changes."""
+    def load(cls, name: str | Path, changes: Sequence[str] = (), data: Mapping[str, Any] | None = None) -> Self:
+        """Reads a recipe file, or a packaged recipe by its name.
+
+        changes: changed settings, each as `key.path=value`
+        data: settings of `data` that take the place of those in the file
+        """
         path = find_recipe(str(name))
-        content = override(read_yaml(path), changes)
+        content = override(_with_data(read_yaml(path), data), changes)
         if path.parent == recipe_folder():
-            _suit(content, {change.partition("=")[0] for change in changes})
+            _suit(content, {*(change.partition("=")[0] for change in changes), *(f"data.{key}" for key in data or ())})
         return cls.of(content)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """A recipe from plain values as they stand in YAML; what they leave out the parts they name bring."""
+        """Returns a recipe from plain values as they stand in YAML; the named parts bring the other defaults."""
         content = dict(content)
+        if not content.get("data"):
+            raise TwofoldError("recipe: 'data' is missing; write data: {train: FILE}, or give data= in Python")
         try:
             recipe = structure(expanded(fill_environment(content)), cls)
         except SeveralErrors as error:
@@ -137,15 +143,15 @@ class Recipe(ModelConfig):
         return recipe
 
     def plain(self) -> dict[str, Any]:
-        """Plain values, every setting spelled out, from which `of` gives the recipe again."""
+        """Returns plain values, every setting spelled out, from which `of` makes the recipe again."""
         return as_written(unstructure(self))
 
     def model_config(self) -> ModelConfig:
-        """What the model is built from."""
+        """Settings that the model is built from."""
         return ModelConfig(**{setting.name: getattr(self, setting.name) for setting in fields(ModelConfig)})
 
     def check(self) -> None:
-        """Refuse parts and settings that do not fit."""
+        """Refuses parts and settings that do not fit."""
         super().check()
         others = {"mine": None, "teacher": None, "two_towers": False, "candidate_encoder": None}
         for name, default in {**others, "losses": DEFAULT_LOSSES}.items():
@@ -181,11 +187,11 @@ class Recipe(ModelConfig):
             raise TwofoldError(f"recipe.train: {error}") from None
 
     def rows(self) -> Iterator[Row]:
-        """Every row of the training data."""
+        """Reads every row of the training data."""
         return self.read(self.data.train)
 
     def read(self, where: Sources) -> Iterator[Row]:
-        """Every row of a file of this recipe's data."""
+        """Reads every row of a file of this recipe's data."""
         if self.data.form == AUTO:
             rows = self.input.rows(where)
             for task in self.tasks.values():
@@ -195,7 +201,7 @@ class Recipe(ModelConfig):
         return (row for path in paths for row in read_corpus(self.data.form, path))
 
     def own_tokenizer(self) -> TextTokenizer | None:
-        """The tokenizer that belongs to the weights it starts from, if there are any."""
+        """Returns the tokenizer that belongs to the weights the training starts from, if there are any."""
         theirs = read(Path(self.start), allow_code=False).reads if self.start else None
         if theirs is not None and not self.start_anyway:
             return theirs
@@ -206,7 +212,7 @@ class Recipe(ModelConfig):
         return reads.own_tokenizer() or theirs
 
     def files(self) -> dict[str, DataFile]:
-        """The files whose content decides what is learned, by the settings that name them."""
+        """Files whose content decides what is learned, by the settings that name them."""
         files: dict[str, DataFile] = {}
         for setting, where in {"data.train": self.data.train, "data.dev": self.data.dev}.items():
             if where:
@@ -223,18 +229,28 @@ def _suit(content: dict[str, Any], changed: AbstractSet[str]) -> None:
     """Suits a packaged recipe to the changed settings: at most a tenth of a user's own data is held out, and `epochs`
     from the command line holds without the recipe's floor in steps."""
     data, train = content.get("data"), content.get("train")
-    own = any(key.split(".")[:2] == ["data", "train"] for key in changed)
+    other_data = any(key.split(".")[:2] == ["data", "train"] for key in changed)
     told = changed & {"data.held_out", "data.held_out_share"}
-    if isinstance(data, dict) and data.get("held_out") and own and not told:
+    if isinstance(data, dict) and data.get("held_out") and other_data and not told:
         data["held_out_share"] = OWN_SHARE
     if isinstance(train, dict) and "train.epochs" in changed and "train.min_steps" not in changed:
         train.pop("min_steps", None)
 
 
-def as_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe from whatever names one, with `key.path=value` changes."""
+def as_recipe(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    changes: Sequence[str] = (),
+    data: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """Returns a recipe from a file, a name, plain values or a recipe; `changes` and `data` as in `Recipe.load`."""
     if isinstance(recipe, str | Path):
-        return Recipe.load(recipe, changes)
+        return Recipe.load(recipe, changes, data)
     if isinstance(recipe, Recipe):
-        return as_recipe(recipe.plain(), changes) if changes else recipe
-    return Recipe.of(override(dict(recipe), changes))
+        return as_recipe(recipe.plain(), changes, data) if changes or data else recipe
+    return Recipe.of(override(_with_data(dict(recipe), data), changes))
+
+
+def _with_data(content: dict[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Puts settings of `data` in the place of those in the content of a recipe."""
+    before = content.get("data") or {}
+    return {**content, "data": {**before, **data}} if data and isinstance(before, dict) else content

@@ -1,4 +1,4 @@
-"""The settings of a training."""
+"""Settings of a training."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Literal
 
 LARGEST_SEED = 2**63 - 1
 MOST = 10**12
-"""The largest number of steps, rows or tokens that makes sense."""
+"""Maximum of settings that count steps, rows or tokens."""
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How long, how fast, how often."""
+    """Settings of a training: its length, batches, learning rates, evaluations and checkpoints."""
 
     epochs: int = 10
     """Number of passes over the training rows."""
@@ -22,72 +22,74 @@ class TrainConfig:
     max_steps: int | None = None
     """Number of steps, in place of `epochs` and `min_steps`."""
     batch_tokens: int = 4096
-    """The most tokens in a batch, rows × longest with padding; rows of like length go together."""
+    """Maximum number of tokens in a batch: rows × longest, padding included; rows of similar length go together."""
     batch_rows: int | None = None
-    """Instead: batches of this many rows drawn at random, whatever their lengths."""
+    """Number of rows in a batch, drawn at random whatever their lengths, in place of `batch_tokens`."""
     accumulate: int = 1
-    """How many batches make a step; the gradients are those of their union."""
+    """Number of batches in a step; the gradients are those of their union."""
     optimizer: Literal["adamw", "adamax"] = "adamw"
-    """AdamW (fused) or Adamax."""
+    """Optimizer: AdamW (fused) or Adamax."""
     learning_rate: float = 1e-3
-    """The highest rate of the schedule."""
+    """Highest learning rate of the schedule."""
     beta2: float = 0.98
-    """How long the optimizer remembers the size of gradients."""
+    """Decay of the optimizer's running mean of squared gradients; with `adamax`, of their running maximum."""
     weight_decay: float = 0.01
-    """Pull of matrices towards zero; norms and biases are left alone."""
+    """Weight decay of matrices; norms and biases have none."""
     schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
-    """How the rate goes on after the warm-up."""
+    """Course of the learning rate after the warm-up."""
     warmup: int = 400
-    """Steps over which the rate rises from zero."""
+    """Number of steps over which the learning rate rises from zero."""
     warmup_share: float | None = None
-    """The largest part of all steps that the warm-up may take, if there is such a limit."""
+    """Maximum share of all steps that the warm-up may take; null sets no limit."""
     learning_rate_multipliers: dict[str, float] = field(default_factory=dict)
-    """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}; with 0 they
-    do not learn."""
+    """Learning rates of some parameters as multiples of `learning_rate`, by the beginning of their names:
+    {decoders: 20}; with 0 they do not learn."""
     freeze: Literal["none", "encoder", "gradual"] = "none"
-    """encoder: what reads stays as it is, and only what writes learns; gradual: so at first, then layer by layer from
-    the top down learns too."""
+    """Freezing: with `encoder` the encoder does not learn; with `gradual` its layers begin to learn one after another,
+    from the top down (gradual unfreezing)."""
     unfrozen_by: float = 0.5
-    """With gradual: after what share of the training everything learns."""
+    """Share of the training after which all layers learn, with `freeze: gradual`."""
     layer_decay: float = 1.0
-    """What the rate is multiplied by from each layer of the encoder to the one below it."""
+    """Factor of the learning rate from each layer of the encoder to the layer below it (layer-wise learning-rate
+    decay)."""
     plateau_factor: float = 0.5
-    """With `plateau`: what the rate is multiplied by when an evaluation brings nothing better."""
+    """Factor of the learning rate after an evaluation without a better value, with `schedule: plateau`."""
     clip: float = 1.0
-    """The largest norm of the gradients; 0 leaves them as they are."""
+    """Maximum norm of the gradients; 0 leaves them as they are."""
     ema: float = 0.0
-    """Decay of a running mean of the weights, which is what is judged and saved; 0 takes the weights themselves."""
+    """Decay of the exponential moving average (EMA) of the weights, which is evaluated and saved; 0 takes the weights
+    themselves."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 where the device computes it quickly, else float32."""
+    """Precision; `auto` is bfloat16 where the device computes it quickly, else float32."""
     device: str = "auto"
-    """auto: the GPU if there is one."""
+    """Device; `auto` is the GPU if there is one."""
     seed: int = 1
-    """All that is random follows from it."""
+    """Seed of all randomness."""
     log_every: int = 50
-    """Steps between lines of the log."""
+    """Number of steps between lines of the log."""
     evaluate_every: int | None = None
-    """Steps between evaluations; without it once an epoch."""
+    """Number of steps between evaluations; null evaluates once an epoch."""
     best: str = "loss"
-    """The metric by which the best model is kept, one of those that judge the output."""
+    """Metric by which the best model is kept, one of those that judge the output."""
     patience: int | None = None
-    """Stop after this many evaluations without a better one."""
+    """Number of evaluations without a better one after which the training stops; null never stops early."""
     save_every: int | None = None
-    """Steps between checkpoints."""
+    """Number of steps between checkpoints; null goes by `save_minutes` alone."""
     save_minutes: float = 10.0
-    """Minutes after which a checkpoint is written at the latest."""
+    """Number of minutes after which a checkpoint is written at the latest."""
     tensorboard: bool = False
-    """Also write what is logged for TensorBoard."""
+    """Writes the log for TensorBoard as well."""
     negatives: int = 15
-    """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
+    """Number of negatives of each context, for `cross`: the given ones first, then responses of others."""
     hard_negatives: bool = False
-    """With cross and compare: take those wrong candidates of the batch that the comparison takes for best, not any."""
+    """Takes those negatives of the batch that the comparison scores best, not any, for `cross` with `compare`."""
     candidates: int = 10
-    """Rankers: how many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
+    """Number of candidates of a validation pair, for rankers: its response, and responses of others drawn by seed."""
     chunk_tokens: int = 1024
-    """Rankers: rows × longest that are read at a time."""
+    """Number of tokens (rows × longest) that are read at a time, for rankers."""
     memory_tokens: int = 8192
-    """Rankers: a batch with more tokens than this is read twice, chunk by chunk (gradient caching), so that memory does
-    not grow with it."""
+    """Number of tokens above which a batch is read twice, chunk by chunk (gradient caching), so that memory does not
+    grow with it, for rankers."""
 
     def __post_init__(self) -> None:
         least = {
