@@ -30,24 +30,25 @@ OWN_SHARE = 0.1
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What to learn from."""
+    """Settings of the training and validation data."""
 
     train: str | dict[str, str] | tuple[str, ...]
-    """A jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to plain text
-    files; of images and sounds a table that names them, a folder, or a folder inside a zip archive; or several files,
-    which are read as one."""
+    """Training data: a jsonl, tsv, csv, conll, conllu or text file (each also .gz), a `datasets` folder, a mapping of
+    columns to plain text files, or a list of files, read as one. For images and audio: a table that names the files,
+    a folder, or a folder inside a zip archive."""
     dev: str | dict[str, str] | tuple[str, ...] | None = None
-    """Rows to judge by while training, of the same form."""
+    """Validation data, in the same forms."""
     held_out: int = 0
-    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    """Number of rows that are drawn by seed from the training data for the validation split, instead of `dev`."""
     held_out_share: float | None = None
-    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
+    """Maximum fraction of the rows that `held_out` may take, at least one row; null sets no limit."""
     rows: int | None = None
-    """Learns from this many rows drawn by seed instead of all."""
+    """Number of training rows, drawn by seed; null trains on all rows."""
     skip: int = 0
-    """Skips the first N rows drawn, such as those that another model learned from, to whose score this one adds."""
+    """Skips the first N sampled rows, such as those that the ranker in `decoder.compare` was trained on."""
     form: str = AUTO
-    """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
+    """File format: `auto` follows the suffix; `ubuntu_v2` (csv) and `convai2` (ParlAI text) read corpora as they were
+    published."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -66,20 +67,20 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class Mining:
-    """Wrong candidates that a model takes for right ones."""
+    """Settings of hard-negative mining: negatives are candidates that a ranker scores high."""
 
     model: str
-    """A ranker's folder, a hub id, or `default`."""
+    """Ranker that mines: a model folder, a hub id, or `default`."""
     count: int = 4
-    """How many for each context."""
+    """Number of hard negatives for each context."""
     depth: int = 50
-    """They are drawn by seed from the best so many."""
+    """Number of top-ranked candidates from which the negatives are drawn by seed."""
     skip: int = 0
-    """So many of the very best are left out: they may be right."""
+    """Number of top-ranked candidates that are skipped, because they may be right (false negatives)."""
     similar: float = 0.95
-    """A text whose cosine with the right response is above this is left out as a near-duplicate."""
+    """Maximum cosine with the right response; more similar texts are skipped as near-duplicates."""
     corpus: str | None = None
-    """A file of texts to look among; the responses of the training file unless given."""
+    """File of texts to search for negatives; null searches the responses of the training data."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.depth < self.count or self.skip < 0 or not 0 < self.similar <= 1:
@@ -88,12 +89,12 @@ class Mining:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A ranker whose scores another follows."""
+    """Settings of distillation: a teacher scores the right and the given wrong candidates."""
 
     model: str
-    """A ranker's folder; most often a cross-encoder's."""
+    """Folder of the teacher, usually a cross-encoder."""
     negatives: int = 4
-    """Where a row has no wrong candidates of its own: how many responses of others it gets, drawn by seed."""
+    """Number of negatives, drawn by seed from the responses of other rows, for rows without negatives of their own."""
 
     def __post_init__(self) -> None:
         if self.negatives < 1:
@@ -102,18 +103,21 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ModelConfig):
-    """A model, the data, and how to train; it holds the same objects that the model saves."""
+    """A whole experiment: a model, its data and its training."""
 
     data: DataConfig
+    """Training and validation data."""
     train: TrainConfig = field(default_factory=TrainConfig)
+    """Training: length, batches, optimizer, evaluation, checkpoints."""
     start: str | None = None
-    """A trained model's folder whose encoder to begin with; `encoder: FOLDER` takes its settings as well."""
+    """Folder of a trained model whose encoder weights are loaded before training; `encoder: FOLDER` also takes the
+    settings of that encoder."""
     start_anyway: bool = False
-    """Whether to begin even where some weights of the encoder do not fit, and leave those as they are."""
+    """Starts even if some encoder weights do not fit; those keep their initial values."""
     mine: Mining | None = None
-    """Rankers: look for wrong candidates that are hard to tell from right ones, before the training."""
+    """Rankers: mines hard negatives before training."""
     teacher: Teacher | None = None
-    """Rankers: let another ranker score the right and the given wrong candidates, before the training."""
+    """Rankers: scores the candidates with a teacher before training, for distillation."""
 
     @classmethod
     def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
