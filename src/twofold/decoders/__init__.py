@@ -150,16 +150,17 @@ class RankingDecoder(Decoder):
 
 @dataclass(frozen=True)
 class RecurrentDecoderConfig(RecurrentSettings, DecoderConfig):
-    """Settings of a recurrent network that writes a text."""
+    """Settings of a recurrent text decoder."""
 
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors, between the layers and on the features."""
+    """Dropout probability on the embeddings, between the layers and on the features."""
     label_smoothing: float = 0.0
-    """Share of the probability that is spread over all tokens when learning."""
+    """Label smoothing: fraction of the target probability that is spread over all tokens."""
     tied: bool = True
-    """Whether the layer over the vocabulary shares the table of token vectors."""
+    """Shares the embedding table with the output layer (weight tying)."""
     scheduled_sampling: float = 0.0
-    """Chance of reading its own prediction instead of the right token, growing from 0 to this over the training."""
+    """Scheduled sampling: probability of reading the predicted token in place of the right one; it grows from 0 to this
+    value over the training. 0 is teacher forcing."""
 
 
 class RecurrentDecoder(TextDecoder):

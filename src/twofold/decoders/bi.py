@@ -20,9 +20,9 @@ class Config(VectorSettings, RankingDecoderConfig):
     """Settings of the bi-encoder."""
 
     dense: tuple[Dense, ...] = ()
-    """Dense layers that the reduced vector of either side passes through, before its length is changed."""
+    """Dense layers over the pooled vector of both sides, before normalization."""
     similarity: Literal["dot", "cosine"] = "dot"
-    """The score of two vectors: their dot product, or its cosine, which leaves the vectors as they are."""
+    """Score of two vectors: `dot` product, or `cosine`, which does not normalize the vectors themselves."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

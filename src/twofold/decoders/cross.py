@@ -24,14 +24,14 @@ class Config(RankingDecoderConfig):
     joined = True
 
     pooling: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
-    """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary; or both,
-    the mean states of the two texts, brought to one length, and their product."""
+    """Pooling of the joined text: `first`, `mean`, `max`, `attention`, `summary` (the encoder's own), or `both`, the
+    normalized mean states of the two texts and their product."""
     compare: DecoderConfig | None = None
-    """Another ranker, {kind: bi} or {kind: poly, ...}, to whose score this one adds: each text is then read alone as
-    well. What both say as one text counts nothing at first, so that with that ranker's weights it starts as that ranker
-    and learns what only reading both together can tell. How much the other's score counts learns too."""
+    """Ranker whose score is added, {kind: bi} or {kind: poly, ...}, which encodes each text alone. The joint score has
+    weight 0 at first, so with that ranker's weights the training starts from that ranker; the weight of its score is
+    trained too. null scores the joined text alone."""
     output_scale: float = 1.0
-    """What scores are multiplied by in the loss, and only there."""
+    """Factor of the scores in the loss only; it does not change the ranking scores."""
 
     def __post_init__(self) -> None:
         if self.output_scale <= 0:

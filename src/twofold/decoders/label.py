@@ -19,22 +19,23 @@ from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, O
 
 @dataclass(frozen=True)
 class Config(DecoderConfig):
-    """Settings of the labelling decoder."""
+    """Settings of the label decoder."""
 
     output = "label"
     writes = Scores
 
     pooling: PoolingKind = "mean"
-    """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
+    """Pooling of token states to one vector: `first` (for causal encoders the last), `last`, `mean`, `mean_sqrt`,
+    `weighted_mean`, `max`, `attention` (one trainable query), or `summary`, the encoder's own."""
     compare: Literal["none", "cosine", "features"] = "none"
-    """Over two texts: what their means tell. cosine: how near they are is all that counts, and a backbone that was made
-    for it starts from there; features: what they have in common and where they differ joins that vector."""
+    """Comparison of the mean states of two texts: `cosine` predicts from their cosine alone; `features` adds their
+    product and their difference to the pooled vector."""
     hidden: int | None = None
-    """Width of a layer between that vector and the labels, if there is one."""
+    """Width of a hidden layer before the output layer; null has none."""
     dropout: float = 0.1
-    """Share of that vector's values set to zero."""
+    """Dropout probability on the pooled vector."""
     label_smoothing: float = 0.0
-    """With one label: how much of the probability is spread over all of them."""
+    """Label smoothing: fraction of the target probability that is spread over all labels (output `label` only)."""
 
     def __post_init__(self) -> None:
         if self.compare == "cosine" and (self.pooling != "mean" or self.hidden):

@@ -25,14 +25,14 @@ class Config(RankingDecoderConfig):
     projection: int | None = 128
     """Width of the token vectors after a linear projection; null keeps the encoder's states."""
     normalize: bool = True
-    """Whether token vectors are brought to length one."""
+    """L2-normalizes the token vectors (cosine similarity)."""
     skip_punctuation: bool = False
-    """Whether tokens of punctuation alone are left out of the candidates."""
+    """Skips tokens of pure punctuation in candidates."""
     max_vectors: int | None = None
-    """The most vectors that are kept of a candidate: of more, the most alike are averaged (token pooling, Clavié et
-    al., 2024). Training keeps all."""
+    """Maximum number of vectors stored for a candidate; the most similar vectors are averaged (token pooling, Clavié et
+    al., 2024). Training uses all vectors."""
     output_scale: float = 1.0
-    """What scores are multiplied by in the loss, and only there."""
+    """Factor of the scores in the loss only; it does not change the ranking scores."""
 
     def __post_init__(self) -> None:
         if self.output_scale <= 0:

@@ -19,20 +19,21 @@ from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 @dataclass(frozen=True)
 class Config(VectorSettings, RankingDecoderConfig):
-    """Settings of the poly-encoder; pooling is that of the candidate."""
+    """Settings of the poly-encoder (Humeau et al., 2020); `pooling` concerns the candidate."""
 
     codes: int = 16
-    """How many vectors stand for a context: m."""
+    """Number of codes m: vectors that represent a context."""
     code_kind: Literal["learned", "first"] = "learned"
-    """Trained codes that attend over the tokens, or the states of the first m tokens (the last of a causal encoder)."""
+    """Codes: `learned` queries that attend over the tokens, or the states of the `first` m tokens (for causal encoders
+    the last m)."""
     code_attention: Literal["plain", "scaled"] = "plain"
-    """How codes look at tokens: softmax(q·h), or that of q·h/√d."""
+    """Attention of the codes over the tokens: `plain`, softmax(q·h), or `scaled`, softmax(q·h/√d)."""
     code_size: float = 1.0
-    """How long a code is at the start of a training: near 0 all codes begin as the mean of the tokens."""
+    """Initial norm of the learned codes; near 0 each code starts as the mean of the tokens."""
     attention: Literal["plain", "scaled", "multihead"] = "plain"
-    """How a candidate looks at the codes: softmax(s), softmax(s/√d), or several heads with projections of their own."""
+    """Attention of the candidate over the codes: `plain`, softmax(s), `scaled`, softmax(s/√d), or `multihead`."""
     heads: int = 4
-    """With multihead: how many."""
+    """Number of attention heads, with `attention: multihead`."""
 
     def needs(self) -> frozenset[str]:
         return super().needs() | {"states", "finish"}

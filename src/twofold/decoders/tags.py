@@ -21,9 +21,9 @@ class Config(DecoderConfig):
     writes = TagNumbers
 
     hidden: int | None = None
-    """Width of a layer between a word's state and its tag, if there is one."""
+    """Width of a hidden layer before the output layer; null has none."""
     dropout: float = 0.1
-    """Share of the states' values set to zero."""
+    """Dropout probability on the states."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TagsDecoder:
         assert isinstance(output, Classes)

@@ -15,7 +15,7 @@ from twofold.types import Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target,
 
 @dataclass(frozen=True)
 class Config(DecoderConfig):
-    """Settings of the decoder that a text encoder is pre-trained with."""
+    """Settings of the language-modeling decoder, which pre-trains a text encoder."""
 
     output = "tokens"
     writes = TokenScores

@@ -23,9 +23,9 @@ class Config(BlockSettings, DecoderConfig):
     """Settings of the Transformer decoder."""
 
     label_smoothing: float = 0.0
-    """Share of the probability that is spread over all tokens when learning."""
+    """Label smoothing: fraction of the target probability that is spread over all tokens."""
     tied: bool = True
-    """Whether the layer over the vocabulary shares the table of token vectors."""
+    """Shares the embedding table with the output layer (weight tying)."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TransformerDecoder:
         assert isinstance(output, Vocabulary)

@@ -28,11 +28,11 @@ class Config(DecoderConfig):
     writes = Arcs
 
     width: int = 256
-    """Of what is kept of a word to find its head, and of a head to be found."""
+    """Width of the projections for arcs (a word as dependent, and as head)."""
     relation_width: int = 96
-    """The same for the relation between the two."""
+    """Width of the projections for relations."""
     dropout: float = 0.3
-    """Share of the values set to zero before and behind the layers that make them."""
+    """Dropout probability before and after these projections."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TreeDecoder:
         assert isinstance(output, Classes)

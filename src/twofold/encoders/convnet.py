@@ -21,19 +21,20 @@ class Config(EncoderConfig):
     input = "image"
     reads = Images
     widths: tuple[int, ...] = (32, 64, 128, 256)
-    """Channels of each stage, from fine to coarse."""
+    """Channels of each stage, from the finest feature map to the coarsest."""
     blocks: int = 2
-    """Pairs of convolutions in a stage, each with a residual connection around it."""
+    """Number of blocks in a stage, each a pair of convolutions with a residual connection."""
     residual: bool = True
     """Adds the residual connections; `false` builds a plain stack of convolutions."""
     stem: Literal[1, 2, 4] = 2
-    """How many pixels high and wide a place of the finest map is."""
+    """Stride of the stem: pixels, in height and width, for one position of the finest feature map."""
     norm: ImageNorm = "batch"
-    """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which works with gradient accumulation and several
+    processes."""
     activation: Activation = "relu"
-    """What follows each convolution."""
+    """Activation after each convolution."""
     dropout: float = 0.0
-    """Share of values set to zero on the states and the summary."""
+    """Dropout probability on the states and the summary."""
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:

@@ -44,13 +44,13 @@ class Config(EncoderConfig):
     """Settings of a pretrained backbone."""
 
     name: str = DEFAULT
-    """`default`, a folder, or a hub id; safetensors only, and no code from there is run."""
+    """Backbone: `default`, a folder, or a hub id; safetensors only, and no remote code is run."""
     dropout: float = 0.1
-    """Share of values set to zero in training."""
+    """Dropout probability in the backbone."""
     attention_dropout: float = 0.0
-    """The same on the attention weights; slow on CPUs, whose fused attention has none."""
+    """Dropout probability on the attention weights; slow on CPUs, where fused attention does not support it."""
     architecture: dict[str, Any] | None = None
-    """The backbone's own settings, filled in when it is first read."""
+    """Settings of the backbone (its `config.json`), filled in when the backbone is first loaded."""
 
     def spec(self) -> HiddenSpec:
         if self.name == DEFAULT and self.architecture is None:

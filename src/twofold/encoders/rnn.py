@@ -20,11 +20,11 @@ class Config(RecurrentSettings, EncoderConfig):
     """Settings of the recurrent encoder."""
 
     bidirectional: bool = True
-    """Whether it also reads from right to left; states and summary are then twice as wide."""
+    """Reads from right to left as well; states and summary are then twice as wide."""
     summary: Literal["last", "mean", "max"] = "last"
-    """The one vector: the last state of each direction, or the mean or the largest values over all positions."""
+    """Summary vector: the `last` state of each direction, or `mean` or `max` pooling over all positions."""
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors, between the layers and on the states."""
+    """Dropout probability on the embeddings, between the layers and on the states."""
 
     def spec(self) -> HiddenSpec:
         width = self.width * (1 + self.bidirectional)

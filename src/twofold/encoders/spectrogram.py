@@ -17,13 +17,13 @@ from twofold.types import Batch, Encoder, Features, Hidden, HiddenSpec
 
 @dataclass(frozen=True)
 class Config(BlockSettings, EncoderConfig):
-    """Settings of the encoder of spectrograms; of no layers it is convolutions alone."""
+    """Settings of the spectrogram encoder; with 0 layers it has convolutions alone."""
 
     input = "audio"
     reads = Spectrogram
     may_be_0 = ("layers",)
     channels: tuple[int, ...] = (32, 64)
-    """Channels of the convolutions, each of which halves time and frequency."""
+    """Channels of the convolutions; each convolution halves time and frequency."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

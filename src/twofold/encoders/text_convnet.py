@@ -45,26 +45,26 @@ FINISH |= {"widen.first": "d2", "widen.second": "d3", "widen.shortcut": "p3"}
 
 @dataclass(frozen=True)
 class Config(EncoderConfig):
-    """Settings of the convolutions over tokens."""
+    """Settings of the convolutional text encoder."""
 
     weights: Literal["none", "default-multilingual"] = "none"
-    """What it starts from: random weights, or those of the multilingual Universal Sentence Encoder, version 3."""
+    """Initial weights: random (`none`), or the multilingual Universal Sentence Encoder, version 3."""
     train_table: bool = False
-    """Whether token vectors that it starts from learn too; off, they stay as they are, which keeps training fast."""
+    """Trains the pretrained embedding table as well; `false` freezes it, which keeps training fast."""
     embedding: int = 512
-    """Width of the token vectors."""
+    """Width of the token embeddings."""
     channels: int = 256
-    """Width of each convolution."""
+    """Channels of each convolution."""
     orders: tuple[int, ...] = (2, 3, 5)
-    """How many tokens each of the convolutions sees at a time."""
+    """Kernel sizes of the convolutions, in tokens."""
     width: int = 512
     """Width of the states and of the summary."""
     bottleneck: int = 320
-    """Width in the middle of the dense layers that a mean of states passes through to be a summary."""
+    """Inner width of the dense layers between the mean of the states and the summary."""
     residual: bool = True
     """Adds the input of each convolution layer to its output (residual connection); `false` builds a plain stack."""
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors and on what the convolutions give."""
+    """Dropout probability on the embeddings and on the outputs of the convolutions."""
 
     def __post_init__(self) -> None:
         if not self.orders or min(self.orders) < 1:

@@ -31,17 +31,17 @@ class Config(EncoderConfig):
     input = "image"
     reads = Images
     name: str = "resnet18"
-    """Its name there; it must give maps that halve from one to the next, as resnet18, convnext_tiny, ... do."""
+    """Name of the network in timm; its feature maps must halve from one to the next, as in resnet18, convnext_tiny."""
     weights: str | None = None
-    """What it starts from: a local .safetensors file, or `hub` for what timm publishes under the name."""
+    """Initial weights: a local .safetensors file, or `hub` for the weights that timm publishes; null is random."""
     frozen: bool = False
-    """Whether its weights stay as they are."""
+    """Freezes the weights."""
     dropout: float = 0.0
-    """Share of values set to zero on the states and the summary."""
+    """Dropout probability on the states and the summary."""
     channels: tuple[int, ...] | None = None
-    """Of each map; found out from the network, and kept so that a saved model is known without it."""
+    """Channels of each feature map, filled in from the network."""
     stride: int = 2
-    """How many pixels high and wide a place of the finest map is; found out likewise."""
+    """Stride of the finest feature map, in pixels, filled in from the network."""
 
     def __post_init__(self) -> None:
         if self.weights not in (None, "hub") and Path(str(self.weights)).suffix != ".safetensors":

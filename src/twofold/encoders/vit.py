@@ -27,15 +27,16 @@ class Config(BlockSettings, EncoderConfig):
     input = "image"
     reads = Images
     patch: int = 16
-    """Height and width of a patch in pixels; an image that patches do not divide is brought to the nearest size."""
+    """Height and width of a patch in pixels; images are resized to the nearest multiple of it."""
     stem: Literal["linear", "convolutions"] = "linear"
-    """What a patch passes through: one linear map, or convolutions that halve the image until patches are left."""
+    """Patch embedding: one `linear` map, or `convolutions` that halve the image until patches are left."""
     stem_norm: ImageNorm = "batch"
-    """With convolutions: BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    """Normalization with `stem: convolutions`: `batch` (BatchNorm), or `group` (GroupNorm), which works with gradient
+    accumulation and several processes."""
     prefix: bool = False
-    """Whether the beginning of a text can be read together with the image."""
+    """Reads a text prefix together with the image."""
     grid: int = 64
-    """With learned positions: the most rows and columns of patches."""
+    """Maximum number of rows and columns of patches, with `positions: learned`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
