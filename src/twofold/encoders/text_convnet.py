@@ -1,4 +1,4 @@
-"""Convolutions over the tokens: each word with its neighbours; the multilingual default is one of these."""
+"""Convolutions over the tokens: each word with its neighbors; the multilingual default is one of these."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TextConvnet(Encoder):
         return Hidden(mask=text.mask, states=states, summary=summary, finish=self.finish)
 
     def _windows(self, row: Tensor) -> Tensor:
-        """(tokens, window): for each token its neighbours and itself; outside its row the number of tokens."""
+        """(tokens, window): for each token its neighbors and itself; outside its row the number of tokens."""
         tokens = len(row)
         steps = torch.arange(-self.before, self.after + 1, device=row.device)
         near = torch.arange(tokens, device=row.device)[:, None] + steps
