@@ -123,7 +123,7 @@ def _section(config: type) -> str:
     ]
     where = [f"`{config.__name__}` in `src/twofold/{place}`."]
     if users and not issubclass(config, Part):
-        where.append(f"Read from {', '.join(users)}.")
+        where.append(f"Used for {', '.join(users)}.")
     about = (inspect.getdoc(config) or "").replace("\n", " ")
     rows = [
         f"| {' | '.join(_cell(text) for text in row)} |"
