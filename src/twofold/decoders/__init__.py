@@ -150,17 +150,17 @@ class RankingDecoder(Decoder):
 
 @dataclass(frozen=True)
 class RecurrentDecoderConfig(RecurrentSettings, DecoderConfig):
-    """Settings shared by recurrent text decoders."""
+    """Settings of a recurrent text decoder."""
 
     dropout: float = 0.1
-    """Dropout probability on the token embeddings, between the layers and on the features."""
+    """Dropout probability on the embeddings, between the layers and on the features."""
     label_smoothing: float = 0.0
-    """Label smoothing: share of the target probability that is spread over all tokens in training."""
+    """Label smoothing: fraction of the target probability that is spread over all tokens."""
     tied: bool = True
-    """Shares the weights of the output layer with the token embeddings (tied embeddings)."""
+    """Shares the embedding table with the output layer (weight tying)."""
     scheduled_sampling: float = 0.0
-    """Scheduled sampling: final probability of reading the model's own prediction instead of the right token; it grows
-    from 0 over the training."""
+    """Scheduled sampling: probability of reading the predicted token in place of the right one; it grows from 0 to this
+    value over the training. 0 is teacher forcing."""
 
 
 class RecurrentDecoder(TextDecoder):

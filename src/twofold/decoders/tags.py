@@ -21,7 +21,7 @@ class Config(DecoderConfig):
     writes = TagNumbers
 
     hidden: int | None = None
-    """Width of a hidden layer before the output layer; null means none."""
+    """Width of a hidden layer before the output layer; null has none."""
     dropout: float = 0.1
     """Dropout probability on the states."""
 

@@ -15,7 +15,7 @@ from twofold.types import Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target,
 
 @dataclass(frozen=True)
 class Config(DecoderConfig):
-    """Settings of the pre-training decoder."""
+    """Settings of the language-modeling decoder, which pre-trains a text encoder."""
 
     output = "tokens"
     writes = TokenScores

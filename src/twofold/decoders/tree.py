@@ -28,11 +28,11 @@ class Config(DecoderConfig):
     writes = Arcs
 
     width: int = 256
-    """Width of the vectors of words as dependents and as heads."""
+    """Width of the projections for arcs (a word as dependent, and as head)."""
     relation_width: int = 96
-    """Width of the vectors that predict the relation."""
+    """Width of the projections for relations."""
     dropout: float = 0.3
-    """Dropout probability before and after the layers that compute these vectors."""
+    """Dropout probability before and after these projections."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TreeDecoder:
         assert isinstance(output, Classes)

@@ -24,29 +24,29 @@ class Config(DecoderConfig):
     writes = PixelClasses
 
     widths: tuple[int, ...] | None = None
-    """Number of channels after each doubling, from coarse to fine; null means those of the encoder, then half as
-    many."""
+    """Channels after each transposed convolution, from coarse to fine; null mirrors the encoder,
+    then halves the channels at each further step."""
     skips: bool = True
-    """Joins the encoder's feature map of each scale (skip connections)."""
+    """Concatenates the encoder's feature map of each scale (skip connections)."""
     convolutions: int = 2
-    """Number of convolutions after each doubling."""
+    """Number of convolutions after each transposed convolution."""
     norm: ImageNorm = "batch"
-    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients and several
+    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which works with gradient accumulation and several
     processes."""
     activation: Activation = "relu"
     """Activation after each convolution."""
     dropout: float = 0.0
-    """Dropout probability on the channels of the coarsest feature map."""
+    """Dropout probability of whole channels of the coarsest feature map."""
     cross_entropy: float = 1.0
-    """Weight of the cross-entropy of each pixel."""
+    """Weight of the cross-entropy in the loss."""
     focal: float = 0.0
-    """Weight of the focal loss (Lin et al., 2017): cross-entropy that counts less where the class is clear."""
+    """Weight of the focal loss (Lin et al., 2017), a cross-entropy with less weight on easy pixels."""
     focal_power: float = 2.0
-    """Exponent of the focal loss: cross-entropy is weighted by (1 - probability) to this power."""
+    """Exponent γ of the focal loss: each pixel has the weight (1 − probability)^γ."""
     dice: float = 0.0
-    """Weight of the Dice loss: one minus the overlap of each class in each image that shows it."""
+    """Weight of the Dice loss: 1 − Dice of each class in each image that contains it."""
     class_weights: tuple[float, ...] | None = None
-    """Weight of each class in cross-entropy and focal loss; null weights all alike."""
+    """Weights of the classes in cross-entropy and focal loss; null weighs all alike."""
 
     def __post_init__(self) -> None:
         weights = (self.cross_entropy, self.focal, self.dice, *(self.class_weights or ()))

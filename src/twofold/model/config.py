@@ -32,12 +32,14 @@ DEFAULT_LOSSES: tuple[LossConfig, ...] = (InBatch(),)
 
 @dataclass(frozen=True)
 class Task:
-    """One decoder, what it learns to write, and how much that counts."""
+    """One decoder, its output, and the weight of its loss."""
 
     decoder: DecoderConfig
+    """Decoder g: H → Y."""
     output: OutputConfig
+    """Output Y that the decoder learns to write; its kind follows from the decoder if the recipe names none."""
     weight: float = 1.0
-    """What its loss is multiplied by."""
+    """Factor of the decoder's loss in the sum over all decoders."""
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:
@@ -46,21 +48,25 @@ class Task:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What is read, the encoder, and each decoder with what it writes."""
+    """Settings of a model: the input, the encoder, and each decoder with its output."""
 
     input: InputConfig
+    """Input X; its kind follows from the outputs and the encoder if the recipe names none."""
     encoder: EncoderConfig
+    """Encoder f: X → H. A recipe may give a training folder instead, whose encoder it starts from."""
     tasks: Mapping[str, Task]
+    """Decoders by name, each with its output. A recipe writes `decoder` and `output`, or `decoders` for several."""
     tie_embeddings: bool = False
-    """Whether all parts share one table of token vectors."""
+    """Shares one embedding table among the encoder and all decoders; needs one tokenizer for both sides."""
     generate: GenerateOptions = field(default_factory=GenerateOptions)
+    """Default options of text generation, saved with the model."""
     candidate_encoder: EncoderConfig | None = None
-    """Rankers: the encoder of the candidates, where it is of another kind than that of the contexts."""
+    """Rankers: encoder of the candidates (second tower), if its settings differ from those of the context encoder."""
     two_towers: bool = False
-    """Rankers: whether candidates are read by an encoder of their own, which starts from the same weights; of a
-    cross-encoder that compares, whether what is read alone is."""
+    """Rankers: encodes candidates with a second tower, which starts from the same weights. For a cross-encoder with
+    `compare`, the second tower encodes the texts that are read alone."""
     losses: tuple[LossConfig, ...] = DEFAULT_LOSSES
-    """Rankers: what is minimized."""
+    """Rankers: losses that are added; the default is cross-entropy with in-batch negatives."""
 
     @property
     def ranks(self) -> bool:

@@ -30,24 +30,25 @@ OWN_SHARE = 0.1
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Settings of the training and the validation rows."""
+    """Settings of the training and validation data."""
 
     train: str | dict[str, str] | tuple[str, ...]
-    """Training rows: a jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to
-    plain text files; for images and sounds a table that names them, a folder, or a folder inside a zip archive; or
-    several files, which are read as one."""
+    """Training data: a jsonl, tsv, csv, conll, conllu or text file (each also .gz), a `datasets` folder, a mapping of
+    columns to plain text files, or a list of files, read as one. For images and audio: a table that names the files,
+    a folder, or a folder inside a zip archive."""
     dev: str | dict[str, str] | tuple[str, ...] | None = None
-    """Validation rows, of the same form."""
+    """Validation data, in the same forms."""
     held_out: int = 0
-    """Number of validation rows that are drawn by seed from the training rows, in place of `dev`."""
+    """Number of rows that are drawn by seed from the training data for the validation split, instead of `dev`."""
     held_out_share: float | None = None
-    """Maximum share of the rows that `held_out` may take, one row at least; null sets no limit."""
+    """Maximum fraction of the rows that `held_out` may take, at least one row; null sets no limit."""
     rows: int | None = None
-    """Number of rows drawn by seed that are learned from; null learns from all."""
+    """Number of training rows, drawn by seed; null trains on all rows."""
     skip: int = 0
-    """Number of drawn rows that are skipped, such as rows of another model to whose score this model adds."""
+    """Skips the first N sampled rows, such as those that the ranker in `decoder.compare` was trained on."""
     form: str = AUTO
-    """Form of the files: auto, or that of a published corpus: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
+    """File format: `auto` follows the suffix; `ubuntu_v2` (csv) and `convai2` (ParlAI text) read corpora as they were
+    published."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -66,20 +67,20 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class Mining:
-    """Settings of mined hard negatives: wrong candidates that a ranker scores high."""
+    """Settings of hard-negative mining: negatives are candidates that a ranker scores high."""
 
     model: str
-    """Ranker that mines: a folder, a hub id, or `default`."""
+    """Ranker that mines: a model folder, a hub id, or `default`."""
     count: int = 4
-    """Number of negatives for each context."""
+    """Number of hard negatives for each context."""
     depth: int = 50
-    """Number of best candidates from which the negatives are drawn by seed."""
+    """Number of top-ranked candidates from which the negatives are drawn by seed."""
     skip: int = 0
-    """Number of the very best candidates that are left out, because they may be right."""
+    """Number of top-ranked candidates that are skipped, because they may be right (false negatives)."""
     similar: float = 0.95
-    """Cosine with the right response above which a text is left out as a near-duplicate."""
+    """Maximum cosine with the right response; more similar texts are skipped as near-duplicates."""
     corpus: str | None = None
-    """File of texts to mine from; null mines from the responses of the training file."""
+    """File of texts to search for negatives; null searches the responses of the training data."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.depth < self.count or self.skip < 0 or not 0 < self.similar <= 1:
@@ -88,12 +89,12 @@ class Mining:
 
 @dataclass(frozen=True)
 class Teacher:
-    """Settings of distillation: the ranker whose scores are learned."""
+    """Settings of distillation: a teacher scores the right and the given wrong candidates."""
 
     model: str
-    """Folder of the teacher, most often a cross-encoder."""
+    """Folder of the teacher, usually a cross-encoder."""
     negatives: int = 4
-    """Number of responses of others, drawn by seed, for a row without negatives."""
+    """Number of negatives, drawn by seed from the responses of other rows, for rows without negatives of their own."""
 
     def __post_init__(self) -> None:
         if self.negatives < 1:
@@ -102,18 +103,21 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ModelConfig):
-    """Recipe of a training: the model, the data and the training; it holds the same objects that the model saves."""
+    """A whole experiment: a model, its data and its training."""
 
     data: DataConfig
+    """Training and validation data."""
     train: TrainConfig = field(default_factory=TrainConfig)
+    """Training: length, batches, optimizer, evaluation, checkpoints."""
     start: str | None = None
-    """Folder of a trained model whose encoder's weights are loaded first; `encoder: FOLDER` takes its settings too."""
+    """Folder of a trained model whose encoder weights are loaded before training; `encoder: FOLDER` also takes the
+    settings of that encoder."""
     start_anyway: bool = False
-    """Starts even where some weights of the encoder do not fit, and leaves those as they are."""
+    """Starts even if some encoder weights do not fit; those keep their initial values."""
     mine: Mining | None = None
-    """Hard negatives that are mined before the training, for rankers."""
+    """Rankers: mines hard negatives before training."""
     teacher: Teacher | None = None
-    """Teacher that scores the right candidates and the negatives before the training, for rankers."""
+    """Rankers: scores the candidates with a teacher before training, for distillation."""
 
     @classmethod
     def load(cls, name: str | Path, changes: Sequence[str] = (), data: Mapping[str, Any] | None = None) -> Self:

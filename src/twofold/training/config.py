@@ -12,7 +12,7 @@ MOST = 10**12
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of a training: its length, batches, learning rates, evaluations and checkpoints."""
+    """Settings of a training."""
 
     epochs: int = 10
     """Number of passes over the training rows."""
@@ -22,74 +22,74 @@ class TrainConfig:
     max_steps: int | None = None
     """Number of steps, in place of `epochs` and `min_steps`."""
     batch_tokens: int = 4096
-    """Maximum number of tokens in a batch: rows × longest, padding included; rows of similar length go together."""
+    """Maximum number of tokens in a batch (rows × longest, padding included); rows of similar length share a batch."""
     batch_rows: int | None = None
     """Number of rows in a batch, drawn at random whatever their lengths, in place of `batch_tokens`."""
     accumulate: int = 1
-    """Number of batches in a step; the gradients are those of their union."""
+    """Number of batches in a step (gradient accumulation); the gradients are those of their union."""
     optimizer: Literal["adamw", "adamax"] = "adamw"
-    """Optimizer: AdamW (fused) or Adamax."""
+    """Optimizer: `adamw` (fused) or `adamax`."""
     learning_rate: float = 1e-3
-    """Highest learning rate of the schedule."""
+    """Peak learning rate of the schedule."""
     beta2: float = 0.98
-    """Decay of the optimizer's running mean of squared gradients; with `adamax`, of their running maximum."""
+    """Decay rate of the optimizer's second moment (Adam's β2)."""
     weight_decay: float = 0.01
     """Weight decay of matrices; norms and biases have none."""
     schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
-    """Course of the learning rate after the warm-up."""
+    """Learning-rate schedule after the warm-up: `cosine` (down to zero), `inverse_sqrt`, `constant`, or `plateau`
+    (multiplied by `plateau_factor` at each evaluation without improvement)."""
     warmup: int = 400
-    """Number of steps over which the learning rate rises from zero."""
+    """Number of warm-up steps, in which the learning rate rises linearly from zero."""
     warmup_share: float | None = None
-    """Maximum share of all steps that the warm-up may take; null sets no limit."""
+    """Maximum fraction of all steps that the warm-up may take; null sets no limit."""
     learning_rate_multipliers: dict[str, float] = field(default_factory=dict)
-    """Learning rates of some parameters as multiples of `learning_rate`, by the beginning of their names:
-    {decoders: 20}; with 0 they do not learn."""
+    """Learning-rate multipliers by the prefix of parameter names, such as {decoders: 20}; 0 freezes the parameters."""
     freeze: Literal["none", "encoder", "gradual"] = "none"
-    """Freezing: with `encoder` the encoder does not learn; with `gradual` its layers begin to learn one after another,
-    from the top down (gradual unfreezing)."""
+    """Freezing: `encoder` trains the decoders alone; `gradual` starts so and unfreezes the encoder layer by layer from
+    the top (gradual unfreezing)."""
     unfrozen_by: float = 0.5
-    """Share of the training after which all layers learn, with `freeze: gradual`."""
+    """Fraction of the training after which `freeze: gradual` has unfrozen all layers."""
     layer_decay: float = 1.0
-    """Factor of the learning rate from each layer of the encoder to the layer below it (layer-wise learning-rate
-    decay)."""
+    """Layer-wise learning-rate decay: factor from each encoder layer to the layer below it."""
     plateau_factor: float = 0.5
-    """Factor of the learning rate after an evaluation without a better value, with `schedule: plateau`."""
+    """Factor of the learning rate at an evaluation without improvement, with `schedule: plateau`."""
     clip: float = 1.0
-    """Maximum norm of the gradients; 0 leaves them as they are."""
+    """Maximum norm of the gradients (gradient clipping); 0 turns clipping off."""
     ema: float = 0.0
-    """Decay of the exponential moving average (EMA) of the weights, which is evaluated and saved; 0 takes the weights
-    themselves."""
+    """Decay of the exponential moving average (EMA) of the weights, such as 0.998, which is then evaluated and saved;
+    0 uses the weights themselves."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision; `auto` is bfloat16 where the device computes it quickly, else float32."""
+    """Number format of the computation; `auto` is bfloat16 on devices that compute it fast, else float32."""
     device: str = "auto"
-    """Device; `auto` is the GPU if there is one."""
+    """Device: `cpu`, `cuda`, `cuda:1` or `mps`; `auto` uses the GPU if there is one."""
     seed: int = 1
-    """Seed of all randomness."""
+    """Random seed of initialization, shuffling, sampling and dropout."""
     log_every: int = 50
     """Number of steps between lines of the log."""
     evaluate_every: int | None = None
     """Number of steps between evaluations; null evaluates once an epoch."""
     best: str = "loss"
-    """Metric by which the best model is kept, one of those that judge the output."""
+    """Metric that selects the best model, one of the metrics of the output."""
     patience: int | None = None
-    """Number of evaluations without a better one after which the training stops; null never stops early."""
+    """Number of evaluations without improvement after which the training stops (early stopping); null never stops."""
     save_every: int | None = None
-    """Number of steps between checkpoints; null goes by `save_minutes` alone."""
+    """Number of steps between checkpoints; null leaves it to `save_minutes`."""
     save_minutes: float = 10.0
-    """Number of minutes after which a checkpoint is written at the latest."""
+    """Maximum number of minutes between checkpoints."""
     tensorboard: bool = False
     """Writes the log for TensorBoard as well."""
     negatives: int = 15
-    """Number of negatives of each context, for `cross`: the given ones first, then responses of others."""
+    """Cross-encoders: number of negatives for each context, those of its row first, then responses of other rows."""
     hard_negatives: bool = False
-    """Takes those negatives of the batch that the comparison scores best, not any, for `cross` with `compare`."""
+    """Cross-encoders with `compare`: uses the hardest negatives of the batch, those that `compare` scores highest,
+    instead of random ones."""
     candidates: int = 10
-    """Number of candidates of a validation pair, for rankers: its response, and responses of others drawn by seed."""
+    """Rankers: number of candidates for each validation row: its response, and others drawn by seed."""
     chunk_tokens: int = 1024
-    """Number of tokens (rows × longest) that are read at a time, for rankers."""
+    """Rankers: maximum number of tokens (rows × longest) that are encoded at a time (chunk of gradient caching)."""
     memory_tokens: int = 8192
-    """Number of tokens above which a batch is read twice, chunk by chunk (gradient caching), so that memory does not
-    grow with it, for rankers."""
+    """Rankers: number of tokens above which a batch is encoded twice, chunk by chunk (gradient caching), so that memory
+    does not grow with the batch."""
 
     def __post_init__(self) -> None:
         least = {
