@@ -7,13 +7,14 @@ import hashlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twofold.data import files
 from twofold.data.candidates import Candidate, Texts
+from twofold.data.passages import Span, Splitter
 from twofold.errors import TwofoldError
 from twofold.index.database import Entry
 from twofold.inputs import Input
@@ -68,6 +69,47 @@ class Incoming:
         candidates = self.input.candidates(self.texts)
         while chunk := list(itertools.islice(candidates, CHUNK_SIZE)):
             yield {_id_of(candidate, start): candidate for candidate in chunk}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Candidates that are written at once, whole or each as the passages of a document."""
+
+    candidates: Mapping[Any, Candidate]
+    """Candidates by id."""
+    spans: Sequence[Sequence[Span]] | None = None
+    """Passages of each candidate."""
+
+    def texts(self) -> list[tuple[str, Any]]:
+        """Text of each row, and what the model reads."""
+        candidates = self.candidates.values()
+        if self.spans is None:
+            return [(candidate.text, candidate.read) for candidate in candidates]
+        documents = zip(candidates, self.spans, strict=True)
+        passages = [span.passage(document.text) for document, spans in documents for span in spans]
+        return list(zip(passages, passages, strict=True))
+
+    def rows(self) -> list[int]:
+        """Number of rows of each candidate."""
+        return [1] * len(self.candidates) if self.spans is None else list(map(len, self.spans))
+
+
+def parts_of(candidates: Mapping[Any, Candidate], splitter: Splitter | None) -> Iterator[Part]:
+    """Parts of some candidates, with about `CHUNK_SIZE` passages each where a splitter cuts them; at least one part."""
+    if splitter is None or not candidates:
+        yield Part(candidates)
+        return
+    some: dict[Any, Candidate] = {}
+    passages: list[list[Span]] = []
+    count = 0
+    for (id, candidate), spans in zip(candidates.items(), splitter.spans(list(candidates.values())), strict=True):
+        if some and count + len(spans) > CHUNK_SIZE:
+            yield Part(some, passages)
+            some, passages, count = {}, [], 0
+        some[id] = candidate
+        passages.append(spans)
+        count += len(spans)
+    yield Part(some, passages)
 
 
 def changes(entry: Entry, candidate: Candidate) -> bool:

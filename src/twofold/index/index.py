@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from twofold.data.candidates import Text, Texts, at_hand
+from twofold.data.passages import Sizes, Split
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
@@ -48,14 +49,23 @@ class Index:
 
     @classmethod
     def build(
-        cls, folder: Folder, model: Ranker, texts: Texts, stored: str | None = None, name: str = "", show: bool = False
+        cls,
+        folder: Folder,
+        model: Ranker,
+        texts: Texts,
+        stored: str | None = None,
+        name: str = "",
+        show: bool = False,
+        split: Sizes | None = None,
     ) -> Self:
-        """Read every text and store its vectors; a build that was cut short goes on where it stood.
+        """Encodes every text and stores its vectors; a build that was cut short goes on where it stood.
 
-        stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
-        name: under which the model will be found again; show: a bar
+        stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
+        name: under which the model will be loaded again; show: draw a bar
+        split: `TOKENS:OVERLAP`, cuts texts into passages of at most so many tokens; by default they stay whole
         """
-        build_index(Path(folder), model, name, at_hand(texts), stored, show)
+        cut = None if split is None else Split.of(split)
+        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show)
         return cls(folder, model)
 
     # --- changes ---
@@ -166,7 +176,7 @@ class Index:
         """Counts, sizes, fingerprint and health; with `check` every byte is read."""
         catalog = self._catalog
         with catalog.read_transaction():
-            records, version = catalog.shards(), catalog.version
+            records, version, deleted = catalog.shards(), catalog.version, catalog.deleted_since(-1)
             about: dict[str, Any] = {
                 "candidates": catalog.count(),
                 "model": catalog.metadata("model"),
@@ -180,16 +190,22 @@ class Index:
                 "fields": sorted(catalog.fields()),
                 "shards": len(records),
                 "vectors": 0,
-                "removed": len(catalog.deleted_since(-1)),
+                "removed": len(deleted),
                 "bytes": {"shards": sum(record.size for record in records), "texts": catalog.path.stat().st_size},
-                "bytes_per_candidate": _mean([record.size for record in records], [record.rows for record in records]),
+                "bytes_per_candidate": None,
                 "health": "good",
             }
+            if split := catalog.metadata("split"):
+                about |= {"split": split, "documents": about["candidates"], "passages": 0}
+        if records:  # those of removed candidates are still in the shards
+            about["bytes_per_candidate"] = round(about["bytes"]["shards"] / (about["candidates"] + len(deleted)))
         try:
             for record in records:
                 shard = Shard(self.folder / SHARD_FOLDER, record)
                 count, about["width"] = shard.shape
                 about["vectors"] += count
+                if split:
+                    about["passages"] += len(shard) - len(shard.rows_of(deleted))
                 about["engine"] = ENGINES[shard.places is not None]
                 if check:
                     shard.check()
@@ -223,11 +239,6 @@ class Index:
     @property
     def _catalog(self) -> Catalog:
         return self._catalogs.current()
-
-
-def _mean(sizes: Sequence[int], counts: Sequence[int]) -> int | None:
-    """Bytes in shards for each candidate in them."""
-    return round(sum(sizes) / sum(counts)) if counts else None
 
 
 _OPEN: weakref.WeakSet[Index] = weakref.WeakSet()

@@ -23,6 +23,10 @@ class Places:
         """The places of the vectors of some rows, in the order of the rows."""
         if isinstance(rows, slice):
             return slice(int(self.bounds[rows.start]), int(self.bounds[min(rows.stop, len(self.counts))]))
+        return self.of_rows(rows)
+
+    def of_rows(self, rows: Rows) -> Rows:
+        """The places of the vectors of these rows."""
         counts = self.counts[rows]
         before = np.cumsum(counts, dtype=np.int64) - counts  # vectors of the rows before, among these rows
         return np.asarray(np.repeat(self.bounds[rows] - before, counts) + np.arange(counts.sum()))

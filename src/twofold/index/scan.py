@@ -44,6 +44,8 @@ class SeveralVectors:
     """Gives the same as integers from −127 to 127 and a scale for each vector, where they are stored so."""
     norms: Floats | None = None
     """(rows,): the length of each row's longest vector, rounded up, where integers are stored."""
+    documents: Rows | None = None
+    """(rows,): the document of each row, ascending, if rows are passages of documents."""
 
     def __len__(self) -> int:
         return len(self.places.counts)
@@ -53,17 +55,17 @@ def scan(query: Query, stored: SeveralVectors, k: int, floor: float = -np.inf) -
     """The rows that score best, at least `floor`."""
     seeds, width = SEEDS + 4 * k, query.groups.shape[2]
     if stored.norms is None or len(stored) <= seeds or not integers_pay(width):
-        return _score_all(query, stored, TopK(k, floor))
+        return _score_all(query, stored, TopK(k, floor, stored.documents))
     bounds = upper_bounds(query, stored)
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
-    top = TopK(k, floor)
-    rows = highest(bounds, seeds)
+    top = TopK(k, floor, stored.documents)
+    rows = highest(bounds, seeds, stored.documents)
     top.add(rows, scores_of(query, stored, rows))
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
     if MANY * len(rows) > len(stored):
-        return _score_all(query, stored, TopK(k, top.floor))
+        return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     return score_down(top, rows, bounds[rows], lambda chosen: scores_of(query, stored, chosen))
 
 

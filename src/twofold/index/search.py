@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from twofold.data.passages import Span
 from twofold.decoders import RankingDecoder, Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.index.bounds import BLOCK, Bounds, dot_products
 from twofold.index.database import Entry
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
-from twofold.results import Hit
+from twofold.results import Hit, Passage
 
 SCAN_LIMIT = 4096
 """Up to so many candidates are all scored at once: bounds would not pay."""
@@ -40,21 +41,42 @@ LOWEST = float(np.finfo(np.float32).min)
 
 
 class TopK:
-    """The best k candidates so far, and ties with the last of them."""
+    """The best k candidates so far, and ties with the last of them; or the passages that make k documents the best."""
 
-    def __init__(self, k: int, floor: float = -np.inf) -> None:
+    def __init__(self, k: int, floor: float = -np.inf, documents: Rows | None = None) -> None:
+        """documents: the document of each key, if keys are rows with passages; `floor` is then that of documents"""
         self.k, self.floor, self.proven = k, floor, True
+        self.documents = documents
+        self.passages: dict[int, tuple[int, Span]] = {}
+        """Best passages by the keys of their documents: each passage's number, and its place."""
         self.keys: Rows = np.empty(0, np.int64)
         self.scores: Floats = np.empty(0, np.float32)
 
     def add(self, keys: Rows, scores: Floats) -> None:
         """keys and scores of further candidates, each added once"""
         keys, scores = np.concatenate([self.keys, keys]), np.concatenate([self.scores, scores])
-        if len(scores) >= self.k:
-            last = float(np.partition(scores, len(scores) - self.k)[len(scores) - self.k])
+        best = scores
+        if self.documents is not None:
+            _, place = np.unique(self.documents[keys], return_inverse=True)
+            best = np.full(len(scores) and place.max() + 1, -np.inf, np.float32)
+            np.maximum.at(best, place, scores)
+            level = scores >= (best - TIE_TOLERANCE * (1 + np.abs(best)))[place]
+            keys, scores = keys[level], scores[level]
+        if len(best) >= self.k:
+            last = float(np.partition(best, len(best) - self.k)[len(best) - self.k])
             self.floor = max(self.floor, last - TIE_TOLERANCE * (1 + abs(last)))
         kept = scores >= self.floor
         self.keys, self.scores = keys[kept], scores[kept]
+
+    def group(self) -> Rows:
+        """Puts documents in the place of passages; returns the row of each one's best passage, of ties the first."""
+        assert self.documents is not None
+        order = np.argsort(self.keys)
+        rows, scores = self.keys[order], self.scores[order]
+        self.keys, first = np.unique(self.documents[rows], return_index=True)
+        self.scores = np.maximum.reduceat(scores, first) if len(first) else scores
+        best: Rows = rows[first]
+        return best
 
 
 class Searchable(Protocol):
@@ -98,6 +120,7 @@ def search(places: Iterable[Searchable], query: Query, k: int) -> TopK:
     for place in places:
         further = place.top_k(query, k, top.floor)
         top.add(further.keys, further.scores)
+        top.passages |= further.passages
         top.proven &= further.proven
     return top
 
@@ -113,6 +136,8 @@ class StoredVectors:
     """(rows,): rows that are no candidates."""
     projections: QuantizedProjections | None = None
     """For guesses."""
+    documents: Rows | None = None
+    """(rows,): the document of each row, ascending, if rows are passages of documents."""
 
     def __len__(self) -> int:
         return len(self.quantized)
@@ -126,18 +151,18 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     """
     seeds = SEEDS + 4 * k
     if len(stored) <= max(SCAN_LIMIT, seeds):
-        return _score_all(query, stored, TopK(k, floor))
+        return _score_all(query, stored, TopK(k, floor, stored.documents))
     bounds = loose_bounds(query.bounds, stored.quantized)
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
-    top = TopK(k, floor)
-    rows = highest(bounds, seeds)
+    top = TopK(k, floor, stored.documents)
+    rows = highest(bounds, seeds, stored.documents)
     top.add(rows, query.score(stored.vectors(rows)))
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
     bounds = bounds[rows]
     if len(rows) > MANY and not _tight_bounds_pay(query.bounds, stored, rows, top.floor):
-        return _score_all(query, stored, TopK(k, top.floor))
+        return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     if len(rows) > FEW:
         bounds = query.bounds.tight(stored.quantized, rows)
         rows, bounds = rows[bounds >= top.floor], bounds[bounds >= top.floor]
@@ -169,10 +194,10 @@ def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float 
         np.multiply(dots, stored.projections.steps[block], out=guesses[block])
     if stored.excluded is not None:
         guesses[stored.excluded] = -np.inf
-    rows = highest(guesses, count)
+    rows = highest(guesses, count, stored.documents)
     bounds = query.bounds.tight(stored.quantized, rows)
-    rows = rows[np.argsort(-bounds)[: SEEDS + 4 * k]]
-    top = TopK(k, floor)
+    rows = rows[highest(bounds, SEEDS + 4 * k, None if stored.documents is None else stored.documents[rows])]
+    top = TopK(k, floor, stored.documents)
     top.proven = False
     top.add(rows, query.score(stored.vectors(rows)))
     return top
@@ -220,10 +245,21 @@ def _threads(count: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
 
 
-def highest(values: Floats, count: int) -> Rows:
-    """Rows of about the `count` highest values; those that are −inf are left out."""
-    least = np.partition(values, len(values) - count)[len(values) - count]
-    return np.flatnonzero(values >= max(least, LOWEST))[: 2 * count]
+def highest(values: Floats, count: int, documents: Rows | None = None) -> Rows:
+    """Rows of about the `count` highest values, and of the best of about as many documents; −inf is left out."""
+    rows: Rows = np.flatnonzero(values >= _least(values, count))[: 2 * count]
+    if documents is None or not len(values):
+        return rows
+    first = np.flatnonzero(np.diff(documents, prepend=-1))
+    best = np.maximum.reduceat(values, first)
+    of_row = np.repeat(best, np.diff(first, append=len(values)))
+    return np.union1d(rows, np.flatnonzero((values == of_row) & (of_row >= _least(best, count))))
+
+
+def _least(values: Floats, count: int) -> float:
+    """The least of the `count` highest values that are not −inf."""
+    place = max(len(values) - count, 0)
+    return max(float(np.partition(values, place)[place]), LOWEST) if len(values) else LOWEST
 
 
 def ranked_hits(top: TopK, entries: Mapping[int, Entry], k: int) -> list[Hit]:
@@ -237,7 +273,12 @@ def ranked_hits(top: TopK, entries: Mapping[int, Entry], k: int) -> list[Hit]:
             best = score
         ranked.append((best, entries[key], float(score)))
     ranked.sort(key=lambda hit: (-hit[0], isinstance(hit[1].id, str), hit[1].id))
-    return [
-        Hit(entry.text, score, entry.id, json.loads(entry.fields) if entry.fields else {})
-        for _, entry, score in ranked[:k]
-    ]
+    return [_hit(entry, score, top.passages.get(entry.key)) for _, entry, score in ranked[:k]]
+
+
+def _hit(entry: Entry, score: float, best: tuple[int, Span] | None) -> Hit:
+    fields = json.loads(entry.fields) if entry.fields else {}
+    if best is None:
+        return Hit(entry.text, score, entry.id, fields)
+    number, span = best
+    return Hit(span.passage(entry.text), score, entry.id, fields, Passage(number, span.start, span.stop))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
+from twofold.data.passages import Span
 from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import REMEDY, ShardRecord
@@ -28,7 +29,7 @@ from twofold.index.quantized import (
 from twofold.storage.checksums import CheckedBytes, SummedFile
 
 SHARD_FOLDER = "shards"
-ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "scales", "counts", "vectors", "heads", "integers")
+ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "scales", "counts", "spans", "vectors", "heads", "integers")
 """What a shard may hold of its rows, wide numbers first, so that all arrays are aligned."""
 OF_VECTORS = ("vectors", "scales")
 """Arrays that have an entry for each vector, where `counts` says how many vectors a row has; others have one a row."""
@@ -77,12 +78,16 @@ class Shard:
             self._arrays[name] = content[start:stop].view(DTYPES[about["dtype"]]).reshape(about["shape"])
         self.names = tuple(self._arrays)
         self.places: Places | None = None
-        """Of rows that hold several vectors each."""
+        """Places of the vectors of each row, if rows hold several."""
+        self.places = Places(self._whole("counts")) if "counts" in self.names else None
         self.keys: Rows = self._whole("keys")
+        self.documents = self.keys if "spans" in self.names else None
+        """The document of each row, if rows are passages of documents: its key."""
+        if self.documents is not None:
+            self._distinct_keys, counts = np.unique(self.keys, return_counts=True)
+            self._passages = Places(counts)
         self.norms = self._whole("norms") if "norms" in self.names else None
-        if "counts" in self.names:
-            self.places = Places(self._whole("counts"))
-        else:
+        if self.places is None:
             self.quantized = QuantizedVectors(*map(self._whole, ("integers", "steps", "errors", "norms")))
             self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
 
@@ -119,9 +124,10 @@ class Shard:
 
     def rows_of(self, keys: Rows) -> Rows:
         """Rows of those keys that are in this shard, whose keys ascend."""
-        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        present: Rows = rows[self.keys[rows] == keys]
-        return present
+        distinct = self.keys if self.documents is None else self._distinct_keys
+        rows = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+        rows = rows[distinct[rows] == keys]
+        return rows if self.documents is None else self._passages.of_rows(rows)
 
     def check(self) -> None:
         """Read everything and compare it with its checksums."""
@@ -162,6 +168,11 @@ class NewRows:
         np.maximum.at(longest, np.repeat(np.arange(len(counts)), counts), lengths)
         arrays |= {"vectors": quantized.integers, "scales": quantized.steps, "norms": round_up(longest)}
         return cls(arrays)
+
+    def with_spans(self, spans: Sequence[Sequence[Span]] | None) -> NewRows:
+        """Adds the places of passages, if rows are passages: those of each document."""
+        places = [astuple(span) for document in spans or () for span in document]
+        return NewRows({**self.arrays, "spans": np.array(places, np.int32)}) if places else self
 
     def __len__(self) -> int:
         return len(self.arrays["keys"])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
+from twofold.data.passages import Span
 from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import CATALOG_FILE, REMEDY, ShardRecord, create_version
@@ -45,18 +46,28 @@ class MaskedShard:
     def top_k(self, query: Query, k: int, floor: float) -> TopK:
         shard = self.shard
         if shard.places is not None:
-            several = SeveralVectors(shard.places, shard.vectors, self.excluded, shard.integers, shard.norms)
-            top = scan(query, several, k, floor)
+            vectors = shard.places, shard.vectors, self.excluded, shard.integers, shard.norms
+            top = scan(query, SeveralVectors(*vectors, shard.documents), k, floor)
         else:
             top = self._bounded(query, k, floor)
-        top.keys = shard.keys[top.keys]
+        if shard.documents is None:
+            top.keys = shard.keys[top.keys]
+        else:
+            top.passages = self._passages(top.group())
         return top
 
     def _bounded(self, query: Query, k: int, floor: float) -> TopK:
         """The best of candidates of one vector each."""
         shard = self.shard
-        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections)
+        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections, shard.documents)
         return (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
+
+    def _passages(self, rows: Rows) -> dict[int, tuple[int, Span]]:
+        """The passages in these rows by the keys of their documents: each passage's number, and its place."""
+        keys = self.shard.keys[rows]
+        numbers = rows - np.searchsorted(self.shard.keys, keys)
+        spans = (Span(*span) for span in self.shard.take("spans", rows).tolist())
+        return dict(zip(keys.tolist(), zip(numbers.tolist(), spans, strict=True), strict=True))
 
     def only(self, keys: Rows) -> MaskedShard:
         """The rows of these keys, which ascend."""
