@@ -289,7 +289,9 @@ def test_passages_longer_than_the_model_reads_are_refused_before_anything_is_mad
     tmp_path: Path, tokenizer: TextTokenizer
 ) -> None:
     ranker = ranker_of(tokenizer)
-    with pytest.raises(TwofoldError, match=r"split: the model reads at most \d+ tokens of a passage, not 5000"):
+    with pytest.raises(
+        TwofoldError, match=r"split: passages of 5000 tokens are longer than the model reads; give at most \d+"
+    ):
         Index.build(tmp_path / "index", ranker, ["one"], split="5000:1")
     assert not (tmp_path / "index").exists()
 

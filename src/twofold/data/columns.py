@@ -126,7 +126,9 @@ class TextColumn:
         """Returns what cuts texts into passages; ones that would be truncated are an error."""
         room = self.limit - self._prompt
         if split.tokens > room:
-            raise TwofoldError(f"split: the model reads at most {room} tokens of a passage, not {split.tokens}")
+            raise TwofoldError(
+                f"split: passages of {split.tokens} tokens are longer than the model reads; give at most {room}"
+            )
         return Splitter(split, self.tokenizer)
 
     def decode(self, ids: Sequence[int]) -> str:
