@@ -149,9 +149,13 @@ def _qualities(text: str, tokens: NDArray[np.int64]) -> NDArray[np.int8]:
 
 def _quality(left: str, between: str, right: str) -> int:
     """How good it is to cut between two characters; `between` stands between their tokens."""
-    if any(letter.isspace() for letter in (*left, *between, *right)):
+    if left.isspace() or right.isspace() or any(map(str.isspace, between)):
         return BLANK
-    if not left or not right or _is_joined(left, right):
+    if not left or not right:
+        return INSIDE
+    if left.isascii() and right.isascii():
+        return LETTERS if left.isalnum() and right.isalnum() else PUNCTUATION
+    if _is_joined(left, right):
         return INSIDE
     if right.isalnum() and unicodedata.category(left)[0] == "P" and unicodedata.east_asian_width(left) in "WF":
         return BLANK
