@@ -177,6 +177,7 @@ class Index:
         catalog = self._catalog
         with catalog.read_transaction():
             records, version, deleted = catalog.shards(), catalog.version, catalog.deleted_since(-1)
+            size, split = sum(record.size for record in records), catalog.metadata("split")
             about: dict[str, Any] = {
                 "candidates": catalog.count(),
                 "model": catalog.metadata("model"),
@@ -191,14 +192,11 @@ class Index:
                 "shards": len(records),
                 "vectors": 0,
                 "removed": len(deleted),
-                "bytes": {"shards": sum(record.size for record in records), "texts": catalog.path.stat().st_size},
-                "bytes_per_candidate": None,
+                "bytes": {"shards": size, "texts": catalog.path.stat().st_size},
+                "bytes_per_candidate": round(size / (catalog.count() + len(deleted))) if records else None,
                 "health": "good",
             }
-            if split := catalog.metadata("split"):
-                about |= {"split": split, "documents": about["candidates"], "passages": 0}
-        if records:  # those of removed candidates are still in the shards
-            about["bytes_per_candidate"] = round(about["bytes"]["shards"] / (about["candidates"] + len(deleted)))
+        about |= {"split": split, "documents": about["candidates"], "passages": 0} if split else {}
         try:
             for record in records:
                 shard = Shard(self.folder / SHARD_FOLDER, record)
