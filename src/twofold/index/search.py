@@ -23,28 +23,28 @@ from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjec
 from twofold.results import Hit, Passage
 
 SCAN_LIMIT = 4096
-"""Up to so many candidates are all scored at once: bounds would not pay."""
+"""Maximum number of candidates that are all scored at once, because bounds do not pay."""
 SEEDS = 96
-"""How many of the highest bounds are scored first; the k-th best of these scores is the floor for all others."""
+"""Number of the highest bounds that are scored first; the k-th best of these scores is the floor for all others."""
 FEW, MANY = 128, 8192
-"""More than a few above the floor get tight bounds; if they are many, a sample says whether that pays."""
+"""Numbers of rows above the floor from which tight bounds are computed, and from which a sample tells if that pays."""
 SAMPLE_SIZE = 256
 INTEGER_COST = 1.5
-"""What a product of 8-bit integers of a row that is looked up costs, against one of floats in a matrix (measured)."""
+"""Cost of a product of 8-bit integers of a row that is looked up, relative to one of floats in a matrix (measured)."""
 SHORTLIST = 2048
-"""How many candidates an approximate search keeps after its guess."""
+"""Number of candidates that an approximate search keeps after its guess."""
 CHUNK = 256
-"""How many candidates are scored at a time after the seeds."""
+"""Number of candidates that are scored at a time after the seeds."""
 TIE_TOLERANCE = 1e-6
-"""Scores this close, as a share of one, are ties."""
+"""Relative difference up to which scores are ties."""
 LOWEST = float(np.finfo(np.float32).min)
 
 
 class TopK:
-    """The best k candidates so far, and ties with the last of them; or the passages that make k documents the best."""
+    """Best k candidates so far, and ties with the last of them; or the passages that make k documents the best."""
 
     def __init__(self, k: int, floor: float = -np.inf, documents: Rows | None = None) -> None:
-        """documents: the document of each key, if keys are rows with passages; `floor` is then that of documents"""
+        """documents: document of each key, if keys are rows with passages; `floor` is then that of documents"""
         self.k, self.floor, self.proven = k, floor, True
         self.documents = documents
         self.passages: dict[int, tuple[int, Span]] = {}
@@ -53,7 +53,7 @@ class TopK:
         self.scores: Floats = np.empty(0, np.float32)
 
     def add(self, keys: Rows, scores: Floats) -> None:
-        """keys and scores of further candidates, each added once"""
+        """Adds further candidates by key, each once."""
         keys, scores = np.concatenate([self.keys, keys]), np.concatenate([self.scores, scores])
         best = scores
         if self.documents is not None:
@@ -69,7 +69,7 @@ class TopK:
         self.keys, self.scores = keys[kept], scores[kept]
 
     def group(self) -> Rows:
-        """Puts documents in the place of passages; returns the row of each one's best passage, of ties the first."""
+        """Replaces passages by documents; returns the row of each document's best passage, the first of ties."""
         assert self.documents is not None
         order = np.argsort(self.keys)
         rows, scores = self.keys[order], self.scores[order]
@@ -83,15 +83,15 @@ class Searchable(Protocol):
     """Candidates that can be searched: a shard here, and later perhaps a machine elsewhere."""
 
     def top_k(self, query: Query, k: int, floor: float) -> TopK:
-        """The best k that score at least `floor`: proven, unless the query has a guess."""
+        """Returns the best k that score at least `floor`: proven, unless the query has a guess."""
         ...
 
 
 class Query:
-    """One context, as a search needs it."""
+    """Context, as a search needs it."""
 
     def __init__(self, head: RankingDecoder, contexts: Vectors, directions: Floats | None = None) -> None:
-        """contexts: one; directions: those of the candidates' projections, for an approximate search"""
+        """contexts: a single one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
         with torch.no_grad():
             self.groups: Floats = head.ceiling(contexts).cpu().numpy()
@@ -108,14 +108,14 @@ class Query:
 
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
-        """vectors (candidates, width) → (candidates,)"""
+        """Scores candidates: vectors (candidates, width), scores (candidates,)."""
         candidates = Vectors(torch.from_numpy(vectors)[:, None].to(self.contexts.vectors.device))
         scores: Floats = self.head.stored_score(self.contexts, candidates)[0].cpu().numpy()
         return scores
 
 
 def search(places: Iterable[Searchable], query: Query, k: int) -> TopK:
-    """The best k of all places; each place has to reach the floor of those before it."""
+    """Returns the best k of all places; each place has to reach the floor of those before it."""
     top = TopK(k)
     for place in places:
         further = place.top_k(query, k, top.floor)
@@ -135,16 +135,16 @@ class StoredVectors:
     excluded: NDArray[np.bool_] | None = None
     """(rows,): rows that are no candidates."""
     projections: QuantizedProjections | None = None
-    """For guesses."""
+    """Projections for guesses."""
     documents: Rows | None = None
-    """(rows,): the document of each row, ascending, if rows are passages of documents."""
+    """(rows,): document of each row, ascending, if rows are passages of documents."""
 
     def __len__(self) -> int:
         return len(self.quantized)
 
 
 def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
-    """The rows that score best, at least `floor`.
+    """Returns the rows that score best, at least `floor`.
 
     Rows with the highest bounds are scored, which raises the floor. If many others are still above it, they get tight
     bounds. What is left is scored from the highest bound down, until no bound reaches the floor.
@@ -170,7 +170,7 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
 
 
 def score_down(top: TopK, rows: Rows, bounds: Floats, score: Callable[[Rows], Floats]) -> TopK:
-    """Score rows from the highest bound down, until no bound reaches the floor."""
+    """Scores rows from the highest bound down, until no bound reaches the floor."""
     order = np.argsort(-bounds)
     for start in range(0, len(rows), CHUNK):
         chunk = order[start : start + CHUNK]
@@ -182,7 +182,7 @@ def score_down(top: TopK, rows: Rows, bounds: Floats, score: Callable[[Rows], Fl
 
 
 def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
-    """The rows that probably score best: a guess from a few directions, then bounds, then scores."""
+    """Returns the rows that probably score best: a guess from a few directions, then bounds, then scores."""
     count = SHORTLIST + 4 * k
     if stored.projections is None or query.guess is None or len(stored) <= max(SCAN_LIMIT, count):
         return exact_top_k(query, stored, k, floor)
@@ -215,7 +215,7 @@ def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
 
 
 def _tight_bounds_pay(bounds: Bounds, stored: StoredVectors, rows: Rows, floor: float) -> bool:
-    """Whether tight bounds, and scores of the share of a sample that they leave, cost less than all scores."""
+    """Returns True if tight bounds, and scores of the share that they leave of a sample, cost less than all scores."""
     sample = rows[:: len(rows) // SAMPLE_SIZE]
     share = float((bounds.tight(stored.quantized, sample) >= floor).mean())
     vectors, directions = bounds.vectors[..., 0].size, len(bounds.span.directions.steps)
@@ -224,7 +224,7 @@ def _tight_bounds_pay(bounds: Bounds, stored: StoredVectors, rows: Rows, floor: 
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
-    """The loose bounds of all rows, by as many threads as torch uses."""
+    """Computes the loose bounds of all rows with as many threads as torch uses."""
     result = np.empty(len(candidates), np.float32)
 
     def fill(start: int) -> None:
@@ -246,7 +246,7 @@ os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live 
 
 
 def highest(values: Floats, count: int, documents: Rows | None = None) -> Rows:
-    """Rows of about the `count` highest values, and of the best of about as many documents; −inf is left out."""
+    """Returns the rows of about the `count` highest values, and of the best of as many documents, without −inf."""
     rows: Rows = np.flatnonzero(values >= _least(values, count))[: 2 * count]
     if documents is None or not len(values):
         return rows
@@ -257,13 +257,13 @@ def highest(values: Floats, count: int, documents: Rows | None = None) -> Rows:
 
 
 def _least(values: Floats, count: int) -> float:
-    """The least of the `count` highest values that are not −inf."""
+    """Returns the least of the `count` highest values that are not −inf."""
     place = max(len(values) - count, 0)
     return max(float(np.partition(values, place)[place]), LOWEST) if len(values) else LOWEST
 
 
 def ranked_hits(top: TopK, entries: Mapping[int, Entry], k: int) -> list[Hit]:
-    """The best k; among ties the smaller id comes first, numbers before texts."""
+    """Returns the best k hits; among ties the smaller id comes first, numbers before texts."""
     order = np.argsort(-top.scores, kind="stable")
     ranked: list[tuple[np.float32, Entry, float]] = []
     best = np.float32(0)

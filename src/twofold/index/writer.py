@@ -32,13 +32,13 @@ from twofold.storage.locks import held
 LOCK_FILE = ".lock"
 STORED = ("float32", "float16", "int8")
 PIECE = 512
-"""Texts whose vectors, where a text has several, are held at a time with the padding of the longest."""
+"""Number of texts whose vectors, if a text has several, are held at a time with the padding of the longest."""
 
 
 def build_index(
     folder: Path, model: Ranker, name: str, texts: Texts, stored: str | None, split: Split | None, show: bool
 ) -> None:
-    """Build an index, or go on with a build that was cut short: texts that count already are not read again."""
+    """Builds an index, or continues a build that was cut short: texts that count already are not encoded again."""
     if model.joined:
         raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
     stored = _as_stored(stored, model)
@@ -82,7 +82,7 @@ class Writer:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock of writers during a session with an index whose build is done."""
+        """Holds the lock of writers during a session with an index whose build is done."""
         lock = held(self.folder / LOCK_FILE, "writing", LOCK_WAIT)
         with contextlib.closing(self.catalog), lock, self.session():
             self.catalog.check_ready()
@@ -90,7 +90,7 @@ class Writer:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Remove what a killed writer left; at the end bring all changes into the main file."""
+        """Removes files that a killed writer left; at the end brings all changes into the main file."""
         with contextlib.closing(self.catalog):
             try:
                 self.shards.remove_unlisted()
@@ -101,7 +101,7 @@ class Writer:
                     self.shards.remove_unlisted()
 
     def add(self, texts: Texts, show: bool = False) -> int:
-        """Add candidates, or go on with the same texts if that was cut short; returns how many were added."""
+        """Adds candidates, or continues with the same texts if that was cut short; returns the number added."""
         with self.exclusive():
             incoming = self._incoming(texts)
             source = incoming.source()
@@ -117,13 +117,13 @@ class Writer:
             return added
 
     def update(self, texts: Texts, show: bool = False) -> int:
-        """Replace candidates of the same id, and add new ids; returns how many changed."""
+        """Replaces candidates of the same id, and adds new ids; returns the number changed."""
         with self.exclusive():
             incoming = self._incoming(texts)
             return self.write(incoming, 0, incoming.check(0), show)
 
     def remove(self, ids: Sequence[Any]) -> int:
-        """Delete candidates, all of them or none; returns how many there were."""
+        """Deletes candidates, all of them or none; returns their number."""
         with self.exclusive():
             known = self.catalog.entries_by_id(ids)
             for id in ids:
@@ -134,7 +134,7 @@ class Writer:
             return len(known)
 
     def compact(self) -> None:
-        """Merge all shards into as few as possible."""
+        """Merges all shards into as few as possible."""
         with self.exclusive():
             self.shards.merge_all()
 
@@ -143,7 +143,7 @@ class Writer:
         return Incoming(texts, self.model.candidates)
 
     def write(self, incoming: Incoming, start: int, total: int, show: bool) -> int:
-        """Insert or replace every candidate that is not there unchanged; returns how many these are."""
+        """Inserts or replaces every candidate that is not there unchanged; returns the number of these."""
         seen = changed = 0
         split = self.catalog.metadata("split")
         assert self.model is not None
@@ -172,7 +172,7 @@ class Writer:
                     raise TwofoldError(f"{given.place}: the id {id!r} is there already; use `twofold index update`")
 
     def set_metadata(self, name: str, value: str) -> None:
-        """Set a value in a transaction of its own."""
+        """Sets a value in a separate transaction."""
         with self.catalog.write_transaction():
             self.catalog.set_metadata(name, value)
 
@@ -199,7 +199,7 @@ class Writer:
         return NewRows.single(keys, vectors, self._directions(vectors)).with_spans(part.spans)
 
     def _read(self, texts: Sequence[Any], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
-        """The vectors of all texts, one text after another, and how many each has; `step` texts are read at a time."""
+        """Returns the vectors of all texts, one text after another, and the number of each; reads `step` at a time."""
         assert self.model is not None
         parts = []
         for start in range(0, len(texts), step):
@@ -211,7 +211,7 @@ class Writer:
         return vectors, np.concatenate([part.counts.cpu().numpy() for part in parts])
 
     def _directions(self, vectors: NDArray[Any]) -> Floats:
-        """The directions of the projections; the first are a guess, merging all shards learns better ones."""
+        """Directions of the projections; the first are a guess, merging all shards learns better ones."""
         directions = self.catalog.directions()
         if directions is None:
             directions = principal_directions(vectors.astype(np.float32))
@@ -220,7 +220,7 @@ class Writer:
         return directions
 
     def _commit(self, part: Part, deleted: Sequence[int], updated: Sequence[Entry], report: Report) -> None:
-        """Write one shard and one transaction: all of it counts, or nothing."""
+        """Writes one shard and one transaction: all of it counts, or nothing."""
         first = int(self.catalog.metadata("next_key") or 1)
         numbered = enumerate(part.candidates.items(), start=first)
         entries = [Entry(key, id, candidate.text, fields_of(candidate)) for key, (id, candidate) in numbered]
@@ -238,7 +238,7 @@ class Writer:
 
 
 def _as_stored(stored: str | None, model: Ranker) -> str:
-    """The type of the stored numbers; unless given, one that suits how many vectors are kept of a candidate."""
+    """Type of the stored numbers; by default one that suits the number of vectors of a candidate."""
     several = model.head.several
     if stored is None:
         return "float16" if several else "float32"
@@ -250,7 +250,7 @@ def _as_stored(stored: str | None, model: Ranker) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse to build among files that belong to something else."""
+    """Refuses to build among files that belong to something else."""
     if os.path.exists(folder / CATALOG_FILE) or not os.path.exists(folder):
         return
     if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION_FILE for path in folder.iterdir()):
