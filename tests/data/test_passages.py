@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests import made
 from twofold.data.candidates import Candidate, read_candidates
 from twofold.data.passages import Span, Split, Splitter
-from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
+from twofold.data.tokenizer import SPECIAL, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 
 WORDS = [
@@ -33,8 +34,20 @@ WORDS = [
 SIZES = [(8, 0), (8, 3), (20, 6), (20, 19)]
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def byte_tokenizer() -> TextTokenizer:
+    """A tokenizer of bytes, as GPT-2 has: a character may be several tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=list(SPECIAL), initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator([" ".join(WORDS[:4])], trainer)
+    return TextTokenizer(tokenizer)
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram", "bytes"])
 def tokenizer(request: pytest.FixtureRequest) -> TextTokenizer:
+    if request.param == "bytes":
+        return byte_tokenizer()
     texts = [row["source"] for row in made.numbers(300, seed=3)]
     return TextTokenizer.train([*texts, " ".join(WORDS), "我们今天去了北京。"], TokenizerConfig(request.param, 300))
 
