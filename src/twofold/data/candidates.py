@@ -31,6 +31,8 @@ class Candidate:
     place: str = ""
     content: Any = None
     """Content that is not text, such as an image."""
+    title: str = ""
+    """Title at the beginning of the text, before a blank."""
 
     @property
     def read(self) -> Any:
@@ -54,14 +56,15 @@ def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
         if not isinstance(text, str):
             raise TwofoldError(f"{row.place}: no 'text' here; give lines of text, or rows with 'text' and 'id'")
         title = row.values.get("title")
-        whole = f"{title} {text}" if isinstance(title, str) and title else text
+        title = title if isinstance(title, str) else ""
+        whole = f"{title} {text}" if title else text
         if whole.strip():
             Row(row.place, {"text": whole}).text("text")  # checks for whole characters
         elif not blank:
             continue
         empty = False
         fields = {name: value for name, value in row.values.items() if name not in ("id", "text")}
-        yield Candidate(whole, number, row.values.get("id"), fields, row.place)
+        yield Candidate(whole, number, row.values.get("id"), fields, row.place, title=title)
     if empty:
         name = where if isinstance(where, str | Path) else "the texts"
         raise TwofoldError(f"{name}: holds no candidates; give one on each line")

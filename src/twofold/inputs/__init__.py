@@ -18,6 +18,7 @@ from twofold.data.candidates import Candidate, is_file
 from twofold.data.columns import vocabulary_of
 from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
 from twofold.data.memory import list_in_memory
+from twofold.data.passages import Splits
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
@@ -150,7 +151,7 @@ class InputConfig(Part):
         return fingerprint(where)
 
 
-class Input(LeavesOut, Generic[Item]):
+class Input(LeavesOut, Splits, Generic[Item]):
     """Input of a model: turns rows into items, and items into the batch that an encoder reads."""
 
     # --- every type implements these ---
@@ -266,10 +267,9 @@ class Input(LeavesOut, Generic[Item]):
     def plan(
         self, cache: Cache, rows: NDArray[np.int64], written: Sequence[NDArray[np.int64]], sizes: BatchSizes, epoch: int
     ) -> Plan:
-        """Plans the batches of an epoch, deterministically; `written` has the lengths of the targets."""
+        """Plans the batches of an epoch, deterministically, by the lengths of targets, `written`, then of inputs."""
         if sizes.rows:
             return plan_at_random(rows, sizes.rows, sizes.seed, epoch)
-        # Rows are sorted by target length first, then by input length.
         return plan_by_length([self.lengths(cache), *written], rows, sizes.tokens, sizes.seed, epoch)
 
     def groups(self, items: Sequence[Item], tokens: int) -> Iterator[list[int]]:

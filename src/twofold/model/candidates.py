@@ -53,15 +53,15 @@ def cascade(
     start = time.perf_counter()
     depths = [*(depth for _, depth in then), k]
     hits = first(depths[0])
-    proven = hits.exact
-    fields = {hit.id: hit.fields for hit in hits}
+    proven = hits.exact and not (then and any(hit.passage for hit in hits))  # the last sees one passage of a document
+    stored = {hit.id: hit for hit in hits}
     for (ranker, _), depth in zip(then, depths[1:], strict=True):
         if not hits:
             break
         hits = ranker.rank(context, ranker.prepare([hit.text for hit in hits], [hit.id for hit in hits]), depth)
     # What an earlier stage left out was never seen by the last: nothing is proven unless all of them saw all.
     exact = proven and all(depth >= among for depth in depths[:-1])
-    kept = [replace(hit, fields=fields[hit.id]) for hit in hits]
+    kept = [replace(hit, fields=stored[hit.id].fields, passage=stored[hit.id].passage) for hit in hits]
     return Hits(kept, exact, (time.perf_counter() - start) * 1000)
 
 

@@ -153,15 +153,30 @@ class StoredCandidate:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """Place of a passage in its document."""
+
+    number: int
+    """Number of the passage, from 0."""
+    start: int
+    """Character of the document's text at which the passage begins."""
+    stop: int
+    """Character of the document's text after the passage."""
+
+
+@dataclass(frozen=True)
 class Hit:
     """One candidate and its score."""
 
     text: str
+    """Text of the candidate; of a document that is cut into passages, its best passage after its title."""
     score: float
     id: Any
     """Id of the candidate. Without one: its position in a Python list, from 0, or its line in a file, from 1."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields that an index stores for the candidate."""
+    passage: Passage | None = None
+    """Place of the best passage, if documents are cut into passages."""
 
 
 class Hits(Sequence[Hit]):
