@@ -19,10 +19,10 @@ from twofold.data.columns import vocabulary_of
 from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.errors import TwofoldError, as_list
+from twofold.errors import TwofoldError, as_list, require
 from twofold.explaining import LeavesOut
 from twofold.results import Timeline
-from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
+from twofold.types import Features, InputBatch, InputSpec, Vocabulary
 
 Item = TypeVar("Item")
 """Item of an input type, made from one row: token ids, an image, ..."""

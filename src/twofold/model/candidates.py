@@ -17,6 +17,7 @@ from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list, check_text
 from twofold.inputs import Input
 from twofold.results import Hits
+from twofold.results.shown import short
 
 if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
@@ -34,6 +35,10 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def __repr__(self) -> str:
+        kept = "no vectors" if self.vectors is None else f"vectors {tuple(self.vectors.vectors.shape)}"
+        return f"Candidates({len(self):,} texts, {kept}; the first is {short(next(iter(self.texts), None))})"
 
     @cached_property
     def first(self) -> np.ndarray[Any, Any]:

@@ -18,12 +18,15 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
-from twofold.model import encoding, explaining, predicting, saved
+from twofold.model import describing, encoding, explaining, predicting, saved
 from twofold.model.batches import BatchRows
+from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
-from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
+from twofold.results import DecoderOutput, Hits
+from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss, Target
 
+NOT_RANKING = "does not rank candidates; predict gives its answers, and similarity compares its vectors"
 LEARN_ROWS = 64
 """Rows of one batch when the right answers are read as well."""
 
@@ -182,14 +185,24 @@ class Model(nn.Module):
         """What each decoder's loss is multiplied by."""
         return {name: task.weight for name, task in self.config.tasks.items()}
 
+    def forward(self, batch: Batch) -> dict[str, DecoderOutput]:
+        """Logits of each decoder by its name: g(f(x)). Text decoders read their targets (teacher forcing)."""
+        with self.autocast():
+            hidden, outputs = self.encode_batch(batch), {}
+            for name in self.decoders:
+                target = batch.targets.get(name)
+                outputs[name] = self.decoder(name)(_repeated(hidden, target), target, batch.progress)
+            return outputs
+
+    def __call__(self, batch: Batch) -> dict[str, DecoderOutput]:
+        return cast(dict[str, DecoderOutput], super().__call__(batch))
+
     def losses(self, batch: Batch) -> dict[str, Loss]:
-        """For each decoder a sum and a count."""
+        """Sum and count of each decoder's loss, by its name."""
         with self.autocast():
             hidden, losses = self.encode_batch(batch), {}
             for name, target in batch.targets.items():
-                # What was read once is told to every target that belongs to it.
-                told = hidden if target.rows is None else hidden.select(target.rows)
-                losses[name] = self.decoder(name).loss(told, target, batch.progress)
+                losses[name] = self.decoder(name).loss(_repeated(hidden, target), target, batch.progress)
             return losses
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -232,11 +245,27 @@ class Model(nn.Module):
         """What the encoder reads."""
         return batch.first.encode(self.encoder, batch)
 
+    def rank(self, context: Any, candidates: Iterable[Any] | Candidates, k: int = 10) -> Hits:
+        """Ranks candidates for a context, best first: for rankers; any other model refuses."""
+        raise TwofoldError(f"rank: this model {NOT_RANKING}")
+
+    def rank_many(self, contexts: Iterable[Any], candidates: Iterable[Any] | Candidates, k: int = 10) -> list[Hits]:
+        """Ranks the candidates for each context: for rankers; any other model refuses."""
+        raise TwofoldError(f"rank_many: this model {NOT_RANKING}")
+
     encode = encoding.encode
+    encode_query = encoding.encode
+    similarity = encoding.similarity
     predict = predicting.predict
     answers = predicting.answers
     stream = predicting.stream
     explain = explaining.explain
+    __repr__ = describing.model_lines
+
+
+def _repeated(hidden: Hidden, target: Target | None) -> Hidden:
+    """One row for each target, where an input has several targets."""
+    return hidden if target is None or target.rows is None else hidden.select(target.rows)
 
 
 def as_rows(examples: Sequence[Example]) -> list[Row]:

@@ -19,11 +19,12 @@ from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
-from twofold.model import encoding, explaining, ranking, reversing, saved
+from twofold.model import describing, encoding, explaining, ranking, reversing, saved
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model, as_rows
 from twofold.model.representation import CANDIDATES, CONTEXTS, Chunks, Represented, Side
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
+from twofold.results import DecoderOutput, Prediction
 from twofold.types import Batch, Encoder, Example, InputSpec, Loss
 
 
@@ -149,7 +150,12 @@ class Ranker(Model):
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): value for name, value in read.items()}
         saved.take(self, theirs, path, anyway)
 
+    def predict(self, *inputs: Any, **settings: Any) -> list[Prediction]:
+        """Refuses: a ranker answers nothing by itself, it ranks candidates."""
+        raise TwofoldError("predict: this model ranks candidates and answers nothing by itself; use rank or similarity")
+
     reversed = reversing.reversed_ranker
+    __repr__ = describing.ranker_lines
     encode = encoding.encode_documents
     encode_query = encoding.encode_query
     explain = explaining.explain_ranking  # type: ignore[assignment]
@@ -179,6 +185,15 @@ class Ranker(Model):
     def tokens(self, batch: Batch) -> int:
         lengths = cast(Unread, batch.inputs[CANDIDATE]).lengths()
         return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).own)
+
+    def forward(self, batch: Batch) -> dict[str, DecoderOutput]:
+        """Scores of the candidates of a batch, as the losses see them.
+
+        Each context has the scores of all candidates: the responses of all rows, then the given negatives. For a
+        cross-encoder, it has those of the candidates that were read with it, the right one first.
+        """
+        with self.autocast():
+            return {MAIN: DecoderOutput(self.represent(batch).scores(self, self.target_of(batch)))}
 
     def represent(self, batch: Batch) -> Represented:
         """What the decoder keeps of both sides of a batch, or the scores of pairs read as one text."""

@@ -82,6 +82,13 @@ class Represented:
         contexts = gather(self.kept[CONTEXTS], target.context_sizes) if symmetric else None
         return Gathered(gather(self.kept[CANDIDATES], target.sizes), contexts)
 
+    def scores(self, model: Ranker, target: RankingTarget) -> Tensor:
+        """Scores as losses see them: (contexts, candidates), of a cross-encoder (contexts, 1 + negatives)."""
+        gathered = self.gathered(target, symmetric=False)
+        if gathered is None:
+            return _pairs_scored(model, self, target).scores
+        return model.head.score(self.kept[CONTEXTS], gathered.candidates).float() * model.output_scale
+
     def loss(self, model: Ranker, target: RankingTarget) -> Loss:
         """The loss of a whole batch at once."""
         gathered = self.gathered(target, model.symmetric)
