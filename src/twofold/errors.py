@@ -20,11 +20,11 @@ class TwofoldError(Exception):
 
 def as_list(values: Any, name: str) -> list[Any]:
     """Returns the values as a list. Refuses a bare string, which would be split into its letters."""
-    if isinstance(values, str | bytes):
-        short = values if len(values) <= 40 else values[:40]
-        raise TwofoldError(f"{name}: one text, where a list is wanted; put it in brackets: [{short!r}]")
+    if isinstance(values, str):
+        raise TwofoldError(f"{name}: one text, where a list is wanted; put it in brackets: [{values[:40]!r}]")
     # Iterating over a mapping or a table would give its keys or column names.
-    if isinstance(values, Iterable) and not isinstance(values, Mapping) and getattr(values, "ndim", 1) == 1:
+    whole = isinstance(values, Mapping | bytes | bytearray)
+    if isinstance(values, Iterable) and not whole and getattr(values, "ndim", 1) == 1:
         return list(values)
     raise TwofoldError(f"{name}: {kind_of_value(values)}, where a list is wanted; give a list")
 

@@ -14,7 +14,7 @@ from tests.model.kinds import KINDS, RANKERS, READERS, WRITERS, Kind
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Model, Ranker
-from twofold.model.model import as_rows
+from twofold.model.batches import as_rows
 from twofold.results import DecoderOutput
 from twofold.types import Batch
 
@@ -146,6 +146,14 @@ def test_similarity_is_typed_alike_for_every_model(tokenizer: TextTokenizer, nam
     assert scores.dtype == np.float32
     if name not in RANKERS:
         np.testing.assert_allclose(scores, 1, atol=1e-5)  # cosine of an input with itself
+
+
+def test_a_single_image_is_one_candidate_and_gives_one_vector(tokenizer: TextTokenizer) -> None:
+    kind = RANKERS["images for texts"]
+    ranker, image = kind(tokenizer), kind.candidates[0]
+    vectors = ranker.encode([image])
+    np.testing.assert_allclose(ranker.encode(image), vectors[0], atol=1e-5)
+    np.testing.assert_allclose(ranker.similarity("one", image), ranker.similarity(["one"], [image]), atol=1e-5)
 
 
 @each({name: kind for name, kind in (WRITERS | READERS).items() if name not in NO_VECTORS})

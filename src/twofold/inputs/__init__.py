@@ -280,13 +280,13 @@ class Input(LeavesOut, Generic[Item]):
         """Rows that can be read, also by `further` columns; reports unusable rows as a warning or an error."""
         return rows
 
-    def several(self, inputs: Any) -> Sequence[Any]:
-        """Wraps a single input in a list."""
-        if isinstance(inputs, str):
-            return [inputs]
-        if isinstance(inputs, bytes | bytearray) or not isinstance(inputs, Sequence):
-            raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}; give a list")
-        return inputs
+    def is_single(self, inputs: Any) -> bool:
+        """Returns True for a single input, False for a list of inputs."""
+        return isinstance(inputs, str)
+
+    def several(self, inputs: Any) -> list[Any]:
+        """Returns a list of inputs; a single one is wrapped."""
+        return [inputs] if self.is_single(inputs) else as_list(inputs, "inputs")
 
     def row(self, value: Any, place: str) -> Row:
         """Turns a user's value into a row."""

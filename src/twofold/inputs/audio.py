@@ -149,8 +149,8 @@ class AudioInput(FileColumn, Input[SizedSound]):
         mask = pad_ids([np.ones(len(one), np.int64) for one in frames], 0)[1]
         return Spectrogram(pad_sequence(frames, batch_first=True), mask)
 
-    def several(self, inputs: Any) -> Sequence[Any]:
-        return inputs if isinstance(inputs, list) else [inputs]  # a tuple is one sound with its sample rate
+    def is_single(self, inputs: Any) -> bool:
+        return not isinstance(inputs, list | Iterator)  # a tuple is one sound with its sample rate
 
     def timeline(self, item: SizedSound) -> Timeline:
         frames = self.batch([item]).frames[0]

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from twofold.data.batches import Draw, Moment, Plan
 from twofold.data.cache import Cache
+from twofold.data.files import Row
+from twofold.errors import TwofoldError, as_list, kind_of_value
 from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.outputs import Output
-from twofold.types import Batch
+from twofold.types import Batch, Example, Hidden, Target
 
 
 @dataclass(frozen=True)
@@ -71,3 +73,26 @@ class TrainingRows:
         draws = [np.random.default_rng([self.sizes.seed, moment.epoch, row]) for row in numbers]
         other = lambda draw: self.input.cached(self.cache, int(self.rows[draw.integers(len(self.rows))]))  # noqa: E731
         return BatchRows(items, values, draws, other).batch(self.input, self.outputs, moment.progress, True)
+
+
+def checked(batch: Any) -> Batch:
+    """Refuses rows that were not made a batch."""
+    if not isinstance(batch, Batch):
+        raise TwofoldError(f"{kind_of_value(batch)}, where a batch is wanted; give model.batch(rows)")
+    return batch
+
+
+def repeated(hidden: Hidden, target: Target | None) -> Hidden:
+    """One row for each target, where an input has several targets."""
+    return hidden if target is None or target.rows is None else hidden.select(target.rows)
+
+
+def as_rows(examples: Sequence[Example]) -> list[Row]:
+    """Examples of one batch, which are called by their places from 1."""
+    rows = [Row(f"example {number}", row) for number, row in enumerate(as_list(examples, "examples"), start=1)]
+    if not rows:
+        raise TwofoldError("a batch needs at least one example")
+    for row in rows:
+        if not isinstance(row.values, Mapping):
+            raise TwofoldError(f"{row.place}: {kind_of_value(row.values)}, where a dict of columns is wanted")
+    return rows

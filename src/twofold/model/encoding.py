@@ -62,7 +62,7 @@ def encode(model: Model, inputs: Any, as_tensor: bool = False, report: Report | 
                 report(len(numbers))
     if vectors is None:
         raise TwofoldError("encode: there is nothing to read; give at least one input")
-    chosen = vectors if given is inputs else vectors[0]
+    chosen = vectors[0] if model.input.is_single(inputs) else vectors
     return chosen if as_tensor else chosen.cpu().numpy()
 
 
@@ -106,7 +106,7 @@ def encode_documents(ranker: Ranker, inputs: Any, as_tensor: bool = False, repor
     refuses.
     """
     _refuse_joined(ranker, "encode")
-    alone = isinstance(inputs, str)
+    alone = ranker.candidates.is_single(inputs)
     kept = ranker.embed_candidates([inputs] if alone else inputs, report)
     return _plain(kept, alone, as_tensor)
 
@@ -134,7 +134,7 @@ def encode_query(ranker: Ranker, inputs: Any, as_tensor: bool = False, report: R
     A late interaction model gives a list with the token vectors of each context. A cross-encoder refuses.
     """
     _refuse_joined(ranker, "encode_query")
-    alone = isinstance(inputs, str)
+    alone = ranker.contexts.is_single(inputs)
     kept = ranker.embed_contexts([inputs] if alone else inputs, report)
     return _plain(kept, alone, as_tensor)
 

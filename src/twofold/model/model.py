@@ -19,12 +19,12 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
 from twofold.model import describing, encoding, explaining, predicting, saved
-from twofold.model.batches import BatchRows
+from twofold.model.batches import BatchRows, as_rows, checked, repeated
 from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
 from twofold.results import DecoderOutput, Hits
-from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss, Target
+from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
 
 NOT_RANKING = "does not rank candidates; predict gives its answers, and similarity compares its vectors"
 LEARN_ROWS = 64
@@ -191,18 +191,18 @@ class Model(nn.Module):
             hidden, outputs = self.encode_batch(batch), {}
             for name in self.decoders:
                 target = batch.targets.get(name)
-                outputs[name] = self.decoder(name)(_repeated(hidden, target), target, batch.progress)
+                outputs[name] = self.decoder(name)(repeated(hidden, target), target, batch.progress)
             return outputs
 
     def __call__(self, batch: Batch) -> dict[str, DecoderOutput]:
-        return cast(dict[str, DecoderOutput], super().__call__(batch))
+        return cast(dict[str, DecoderOutput], super().__call__(checked(batch)))
 
     def losses(self, batch: Batch) -> dict[str, Loss]:
         """Sum and count of each decoder's loss, by its name."""
         with self.autocast():
             hidden, losses = self.encode_batch(batch), {}
             for name, target in batch.targets.items():
-                losses[name] = self.decoder(name).loss(_repeated(hidden, target), target, batch.progress)
+                losses[name] = self.decoder(name).loss(repeated(hidden, target), target, batch.progress)
             return losses
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -215,6 +215,8 @@ class Model(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """One number to minimize: the weighted mean losses of all decoders."""
+        if not checked(batch).targets:
+            raise TwofoldError("loss: the batch has no targets; make it with model.batch(rows)")
         return self.weighted(self.losses(batch), self.counts(batch))
 
     def weighted(self, losses: Mapping[str, Loss], counts: Mapping[str, int]) -> Tensor:
@@ -261,18 +263,6 @@ class Model(nn.Module):
     stream = predicting.stream
     explain = explaining.explain
     __repr__ = describing.model_lines
-
-
-def _repeated(hidden: Hidden, target: Target | None) -> Hidden:
-    """One row for each target, where an input has several targets."""
-    return hidden if target is None or target.rows is None else hidden.select(target.rows)
-
-
-def as_rows(examples: Sequence[Example]) -> list[Row]:
-    """Examples of one batch, which are called by their places from 1."""
-    if not examples:
-        raise TwofoldError("a batch needs at least one example")
-    return [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
 
 
 def make_device(name: str) -> torch.device:

@@ -20,8 +20,9 @@ from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
 from twofold.model import describing, encoding, explaining, ranking, reversing, saved
+from twofold.model.batches import as_rows
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
-from twofold.model.model import Model, as_rows
+from twofold.model.model import Model
 from twofold.model.representation import CANDIDATES, CONTEXTS, Chunks, Represented, Side
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
 from twofold.results import DecoderOutput, Prediction

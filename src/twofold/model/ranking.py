@@ -51,7 +51,8 @@ def rank_many(
 
 def similarity(ranker: Ranker, queries: Any, texts: Any) -> NDArray[np.float32]:
     """Scores each query with each text, as the model's decoder does: (queries, texts)."""
-    asked, others = ([side] if isinstance(side, str) else side for side in (queries, texts))
+    asked = [queries] if ranker.contexts.is_single(queries) else queries
+    others = [texts] if ranker.candidates.is_single(texts) else texts
     return ranker.score(asked, others).cpu().numpy()
 
 
