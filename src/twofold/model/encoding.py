@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
 
 ENCODE_TOKENS = 4096
-"""Rows × longest of one batch."""
+"""Batch size in tokens: rows × longest."""
 
 
 @overload

@@ -151,4 +151,6 @@ def _compare_pairs(ranker: Ranker, pairs: Sequence[tuple[Text, str]], report: Re
     place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
     contexts, vectors = ranker.embed_contexts(asked, report), ranker.embed_candidates(list(place))
     places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
-    return torch.stack([ranker.head.score(contexts[c : c + 1], vectors[t : t + 1])[0, 0] for c, t in places])
+    return torch.stack(
+        [ranker.head.score(contexts[row : row + 1], vectors[text : text + 1])[0, 0] for row, text in places]
+    )
