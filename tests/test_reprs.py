@@ -53,8 +53,10 @@ def test_a_model_tells_what_it_reads_and_writes_and_how_wide_it_is(tokenizer: Te
     assert "names=('few', 'many')" in lines[6]
 
 
-def test_frozen_parameters_are_counted(tokenizer: TextTokenizer) -> None:
+def test_frozen_parameters_are_counted_and_logits_are_shown_by_shape(tokenizer: TextTokenizer) -> None:
     model = small_model(tokenizer, encoder("rnn"), decoder("rnn"))
+    outputs = model(model.batch([{"source": "one", "target": "1"}]))
+    assert screen(outputs) == f"{{'main': DecoderOutput(logits=Tensor{tuple(outputs['main'].logits.shape)})}}"
     model.encoder.requires_grad_(False)
     frozen = sum(value.numel() for value in model.encoder.parameters())
     assert f"{frozen:,} parameters, {frozen:,} frozen" in screen(model)

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.model.kinds import KINDS, RANKERS, READERS, WRITERS, Kind
+from tests.conftest import decoder, encoder, small_model
+from tests.model.kinds import KINDS, RANKERS, READERS, SENTENCES, WRITERS, Kind
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.model import Model, Ranker
@@ -103,6 +104,27 @@ def test_the_logits_of_a_batch_have_the_documented_shape(tokenizer: TextTokenize
     assert list(outputs) == ["main"]
     assert tuple(outputs["main"].logits.shape) == expected_shape(model, batch, name)
     assert outputs["main"].logits.dtype == torch.float32
+
+
+@each(KINDS)
+def test_logits_are_float32_under_mixed_precision(tokenizer: TextTokenizer, kind: Kind) -> None:
+    model = kind(tokenizer)
+    batch = model.batch(kind.rows)
+    exact = model(batch)["main"].logits
+    model.precision = torch.bfloat16
+    logits = model(batch)["main"].logits
+    assert logits.dtype == torch.float32
+    assert not torch.equal(logits, exact)
+
+
+def test_several_decoders_give_their_logits_by_their_names(tokenizer: TextTokenizer) -> None:
+    writes = decoder("rnn"), decoder("label")
+    model = small_model(tokenizer, encoder("transformer"), *writes, input={"column": "text"}).eval()
+    batch = model.batch(SENTENCES)
+    outputs = model(batch)
+    assert {name: output.logits.shape[-1] for name, output in outputs.items()} == {"main": VOCABULARY, "main1": 2}
+    labels = F.cross_entropy(outputs["main1"].logits, batch.targets["main1"].tokens[:, 0], reduction="sum")
+    torch.testing.assert_close(labels, model.losses(batch)["main1"].sum)
 
 
 @each(READERS)

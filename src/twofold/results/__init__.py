@@ -217,6 +217,9 @@ class DecoderOutput:
     relations: Tensor | None = None
     """Trees: logits of the relation between each word and its right head, (rows, words, relations)."""
 
+    def __repr__(self) -> str:
+        return f"DecoderOutput({changes(self)})"
+
 
 class TokenScores:
     """Output type of token decoders (masked language model): a score for each token of the vocabulary."""
