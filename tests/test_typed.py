@@ -10,7 +10,6 @@ from mypy import api
 
 import twofold
 
-ROOT = Path(twofold.__file__).parent.parent
 SCRIPT = """
 import twofold
 from twofold import Candidates, Recipe, TwofoldError
@@ -77,22 +76,23 @@ WRONG = {
 """Slips that mypy finds."""
 
 
-def checked(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lines that strict mypy prints for a script."""
-    path = folder / "script.py"
-    path.write_text(script, encoding="utf-8")
-    monkeypatch.setenv("MYPYPATH", str(ROOT))
-    cache = ROOT.parent / ".mypy_cache"  # that of `make check`
-    return api.run(["--strict", "--python-version=3.11", f"--cache-dir={cache}", str(path)])[0].splitlines()
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Lines that strict mypy prints for the script and the slips after it."""
+    path = tmp_path_factory.mktemp("typed") / "script.py"
+    path.write_text("\n".join([SCRIPT, *WRONG, ""]), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPYPATH", str(Path(twofold.__file__).parent.parent))
+        cache = Path(__file__).parent.parent / ".mypy_cache"  # that of `make check`
+        arguments = ["--strict", "--python-version=3.11", f"--cache-dir={cache}", str(path)]
+        return api.run(arguments)[0].splitlines()
 
 
-def test_a_strict_script_passes_and_nothing_that_it_reveals_is_any(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = checked(SCRIPT, tmp_path, monkeypatch)
-    assert not [line for line in lines if ": error:" in line]
+def test_a_strict_script_passes_and_nothing_that_it_reveals_is_any(said: list[str]) -> None:
+    errors = [int(line.split(":")[1]) for line in said if ": error:" in line]
+    assert min(errors) > SCRIPT.count("\n"), said  # only the slips after the script
     revealed = {}
-    for line in lines:
+    for line in said:
         if match := re.search(r':(\d+): note: Revealed type is "(.*)"$', line):
             shown = match[2].replace("tuple[Any, ...]", "shape").replace("builtins.", "")
             revealed[int(match[1])] = re.sub(r"\b\w+\.(?:\w+\.)*", "", shown)
@@ -102,10 +102,10 @@ def test_a_strict_script_passes_and_nothing_that_it_reveals_is_any(
         if line.lstrip().startswith("reveal_type")
     }
     assert revealed == expected
+    assert not [shown for shown in revealed.values() if "Any" in shown]
 
 
-def test_slips_are_found_before_a_script_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["import twofold", 'model, ranker = twofold.load("runs/mine"), twofold.load_ranker("runs/ranker")', *WRONG]
-    found = checked("\n".join(lines) + "\n", tmp_path, monkeypatch)
-    for number, said in enumerate(WRONG.values(), start=3):
-        assert any(f":{number}: error:" in line and said in line for line in found), (number, found)
+@pytest.mark.parametrize("slip", WRONG)
+def test_a_slip_is_found_before_the_script_runs(said: list[str], slip: str) -> None:
+    number = SCRIPT.count("\n") + 2 + list(WRONG).index(slip)
+    assert any(f":{number}: error:" in line and WRONG[slip] in line for line in said), said
