@@ -164,7 +164,7 @@ class RecurrentDecoderConfig(RecurrentSettings, DecoderConfig):
 
 
 class RecurrentDecoder(TextDecoder):
-    """Base class of recurrent text decoders; `forward` returns features and the state after the last token."""
+    """Base class of recurrent text decoders, which implement `start` and `run`."""
 
     def __init__(self, config: RecurrentDecoderConfig, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)
@@ -172,12 +172,16 @@ class RecurrentDecoder(TextDecoder):
         self.embedding = make_embedding(vocabulary.size, config.embedding)
         self.first = nn.Linear(memory_width, config.layers * config.width)
 
+    def run(self, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+        """Features (rows, positions, embedding) after each token, and the state after the last."""
+        raise NotImplementedError
+
     def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
         chance = self.scheduled_sampling * progress
         if self.training and chance:
             return sampled_teaching(self, hidden, tokens, chance)
-        return self.forward(self.start(hidden), tokens)[0]  # type: ignore[no-any-return]
+        return self.run(self.start(hidden), tokens)[0]
 
     def step(self, state: Any, tokens: Tensor) -> Step:
-        features, after, *_ = self.forward(state, tokens[:, None])
+        features, after = self.run(state, tokens[:, None])
         return Step(features[:, 0], after)

@@ -85,8 +85,7 @@ class AttentionRNNDecoder(RecurrentDecoder):
         reading = self.reading.state(first[:, self.asking.width :]) if self.reading else ()
         return Remembered(source, self.attend.key(source), mask, asking, reading)
 
-    def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
-        """Computes features (rows, positions, embedding) after each token, and the state after the last."""
+    def run(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         outputs, answers, weights, asking = (self._ask_first if self.asks_first else self._ask)(embedded, state)
         record_attention("cross", weights[:, None])

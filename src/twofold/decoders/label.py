@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head
 from twofold.layers.pooling import Pooling, PoolingKind, means_of_both, pooling_needs
-from twofold.results import Scores
+from twofold.results import DecoderOutput, Scores
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, OutputSpec, Target
 
 
@@ -72,6 +72,9 @@ class LabelDecoder(Decoder):
         else:
             compared = 3 * spec.width("states") + 1 if config.compare == "features" else 0
             self.head = Head(self.pool.width + compared, outputs, config.hidden, config.dropout)
+
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        return DecoderOutput(self._scores(hidden))
 
     def count(self, target: Target) -> int:
         return int(target.mask.any(1).sum())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.errors import TwofoldError
 from twofold.layers.convolutions import Activation, Convolution, ImageNorm
-from twofold.results import PixelClasses
+from twofold.results import DecoderOutput, PixelClasses
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 
@@ -103,8 +103,7 @@ class UNetDecoder(Decoder):
         self.output = nn.Conv2d(channels[-1], len(classes), 1)
         self.class_weights = nn.Buffer(torch.tensor(config.class_weights or [1.0] * len(classes)), persistent=False)
 
-    def forward(self, hidden: Hidden) -> Tensor:
-        """Computes the logits of each pixel, (rows, classes, height, width)."""
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
         *finer, maps = hidden.pyramid()
         assert hidden.size is not None
         maps = F.dropout2d(maps, self.config.dropout, self.training)
@@ -114,14 +113,14 @@ class UNetDecoder(Decoder):
         skips = [*(reversed(finer) if self.config.skips else [None] * len(finer)), *[None] * doublings]
         for step, skip, size in zip(self.steps, skips, sizes, strict=True):
             maps = step(maps, skip, size)
-        return self.output(maps)  # type: ignore[no-any-return]
+        return DecoderOutput(self.output(maps).float())
 
     def count(self, target: Target) -> int:
         return int(target.mask.sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
         """Loss summed over all labeled pixels; the Dice loss of an image is weighted by their number."""
-        config, scores = self.config, self.forward(hidden).float()
+        config, scores = self.config, self.forward(hidden).logits
         right = target.tokens.masked_fill(~target.mask, -100)
         total, logs = scores.new_zeros(()), scores.log_softmax(1)
         if config.cross_entropy or config.focal:
@@ -138,7 +137,7 @@ class UNetDecoder(Decoder):
 
     @torch.no_grad()
     def predict(self, hidden: Hidden, options: object = None) -> list[PixelClasses]:
-        best = self.forward(hidden).float().log_softmax(1).max(1)
+        best = self.forward(hidden).logits.log_softmax(1).max(1)
         scores = best.values.mean((1, 2)).tolist()
         pixels = best.indices.to(torch.uint8).cpu().numpy()
         confidence = best.values.exp().cpu().numpy()

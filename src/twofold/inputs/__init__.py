@@ -21,10 +21,10 @@ from twofold.data.memory import list_in_memory
 from twofold.data.passages import Splits
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.errors import TwofoldError
+from twofold.errors import TwofoldError, as_list, require
 from twofold.explaining import LeavesOut
 from twofold.results import Timeline
-from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
+from twofold.types import Features, InputBatch, InputSpec, Vocabulary
 
 Item = TypeVar("Item")
 """Item of an input type, made from one row: token ids, an image, ..."""
@@ -280,13 +280,13 @@ class Input(LeavesOut, Splits, Generic[Item]):
         """Rows that can be read, also by `further` columns; reports unusable rows as a warning or an error."""
         return rows
 
-    def several(self, inputs: Any) -> Sequence[Any]:
-        """Wraps a single input in a list."""
-        if isinstance(inputs, str):
-            return [inputs]
-        if isinstance(inputs, bytes | bytearray) or not isinstance(inputs, Sequence):
-            raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}; give a list")
-        return inputs
+    def is_single(self, inputs: Any) -> bool:
+        """Returns True for a single input, False for a list of inputs."""
+        return isinstance(inputs, str)
+
+    def several(self, inputs: Any) -> list[Any]:
+        """Returns a list of inputs; a single one is wrapped."""
+        return [inputs] if self.is_single(inputs) else as_list(inputs, "inputs")
 
     def row(self, value: Any, place: str) -> Row:
         """Turns a user's value into a row."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
 
 MOST_WORDS = 1000
-"""Words that are left out one by one; each takes another run of the model."""
+"""Maximum number of words whose influence is computed; each takes one run of the model."""
 
 
 @torch.no_grad()

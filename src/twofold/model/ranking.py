@@ -53,7 +53,8 @@ def rank_many(
 
 def similarity(ranker: Ranker, queries: Any, texts: Any) -> NDArray[np.float32]:
     """Scores each query with each text, as the model's decoder does: (queries, texts)."""
-    asked, others = ([side] if isinstance(side, str) else side for side in (queries, texts))
+    asked = [queries] if ranker.contexts.is_single(queries) else queries
+    others = [texts] if ranker.candidates.is_single(texts) else texts
     return ranker.score(asked, others).cpu().numpy()
 
 
@@ -153,4 +154,6 @@ def _compare_pairs(ranker: Ranker, pairs: Sequence[tuple[Text, str]], report: Re
     place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
     contexts, vectors = ranker.embed_contexts(asked, report), ranker.embed_candidates(list(place))
     places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
-    return torch.stack([ranker.head.score(contexts[c : c + 1], vectors[t : t + 1])[0, 0] for c, t in places])
+    return torch.stack(
+        [ranker.head.score(contexts[row : row + 1], vectors[text : text + 1])[0, 0] for row, text in places]
+    )

@@ -18,12 +18,16 @@ from twofold.decoders import RankingDecoderConfig
 from twofold.errors import SeveralErrors, TwofoldError, did_you_mean
 from twofold.metrics import family
 from twofold.model.config import DEFAULT_LOSSES, ModelConfig
+from twofold.model.describing import config_parts
 from twofold.model.saved import CONFIG, read
 from twofold.recipe.file import fill_environment, find_recipe, override, read_yaml, recipe_folder
 from twofold.recipe.written import as_written, check_targets, expanded, place_as_written
+from twofold.results.shown import changes, cut, screen
 from twofold.storage import sha256
 from twofold.training.config import TrainConfig
 
+SHOWN = 160
+"""Maximum number of characters of a section in a repr."""
 OWN_SHARE = 0.1
 """Largest share of a user's own data that a packaged recipe holds out."""
 
@@ -189,6 +193,10 @@ class Recipe(ModelConfig):
                 task.output.check_batch_rows(self.train.batch_rows)
         except ValueError as error:
             raise TwofoldError(f"recipe.train: {error}") from None
+
+    def __repr__(self) -> str:
+        parts = [("data", changes(self.data)), *config_parts(self), ("train", changes(self.train))]
+        return screen("Recipe", [(name, cut(text, SHOWN)) for name, text in parts])
 
     def rows(self) -> Iterator[Row]:
         """Reads every row of the training data."""
