@@ -1,4 +1,4 @@
-"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `index`, `search`, `import`, `list`, `demo`."""
+"""The command line: a file for each command or group of commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import convert, demo, evaluate, predict, ranking, train
+from twofold.cli import compare, convert, demo, evaluate, predict, ranking, summary, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -70,6 +70,8 @@ def main() -> None:
     \b
       twofold demo                                     three rankers trained and compared, in five minutes
       twofold train translate --out runs/translate     train what a recipe says
+      twofold summary translate                        its parts, shapes and parameters
+      twofold compare runs/translate runs/small        settings that differ, metrics side by side
       twofold predict runs/translate "Ein Hund läuft."
       twofold evaluate runs/translate dev.tsv
       twofold rank default --candidates answers.txt "how do I list a folder?"
@@ -79,6 +81,7 @@ def main() -> None:
     """
 
 
-_COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, ranking.rank, ranking.index, ranking.search)
-for command in (*_COMMANDS, convert.import_weights, train.list_parts):
+_MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
+_RANKERS = (ranking.rank, ranking.index, ranking.search)
+for command in (demo.demo, *_MODELS, *_RANKERS, convert.import_weights, train.list_parts):
     main.add_command(command)

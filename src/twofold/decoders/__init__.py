@@ -127,6 +127,10 @@ class RankingDecoder(Decoder):
         """The same as `score`, of candidates as an index stores them."""
         return self.score(contexts, candidates)
 
+    def most_vectors(self, tokens: int | None) -> int | None:
+        """Largest number of vectors kept of a candidate with at most `tokens` tokens; None means no limit."""
+        return tokens if self.several else 1
+
     def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """For each context and the candidate of the same row the vector that the candidate is compared with."""
         raise NotImplementedError

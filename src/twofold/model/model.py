@@ -18,7 +18,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
-from twofold.model import encoding, explaining, predicting, saved
+from twofold.model import encoding, explaining, predicting, saved, summarizing
 from twofold.model.batches import BatchRows
 from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
@@ -237,6 +237,7 @@ class Model(nn.Module):
     answers = predicting.answers
     stream = predicting.stream
     explain = explaining.explain
+    summary = summarizing.summary
 
 
 def as_rows(examples: Sequence[Example]) -> list[Row]:

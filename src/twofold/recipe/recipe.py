@@ -116,20 +116,23 @@ class Recipe(ModelConfig):
     """Rankers: let another ranker score the right and the given wrong candidates, before the training."""
 
     @classmethod
-    def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
-        """A recipe file, or one that comes along by its name, with `key.path=value` changes."""
+    def load(cls, name: str | Path, changes: Sequence[str] = (), needs_data: bool = True) -> Self:
+        """Loads a recipe file, or a packaged recipe by its name, with `key.path=value` changes.
+
+        needs_data: an environment variable in it that is not set is an error
+        """
         path = find_recipe(str(name))
         content = override(read_yaml(path), changes)
         if path.parent == recipe_folder():
             _suit(content, {change.partition("=")[0] for change in changes})
-        return cls.of(content)
+        return cls.of(content, needs_data)
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Self:
+    def of(cls, content: Mapping[str, Any], needs_data: bool = True) -> Self:
         """A recipe from plain values as they stand in YAML; what they leave out the parts they name bring."""
         content = dict(content)
         try:
-            recipe = structure(expanded(fill_environment(content)), cls)
+            recipe = structure(expanded(fill_environment(content, required=needs_data)), cls)
         except SeveralErrors as error:
             raise SeveralErrors(place_as_written(line, content) for line in error.lines) from None
         check_targets(content, recipe.tasks)
@@ -231,10 +234,12 @@ def _suit(content: dict[str, Any], changed: AbstractSet[str]) -> None:
         train.pop("min_steps", None)
 
 
-def as_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe from whatever names one, with `key.path=value` changes."""
+def as_recipe(
+    recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = (), needs_data: bool = True
+) -> Recipe:
+    """Makes a recipe from a file, a name, plain values or a recipe, with `key.path=value` changes."""
     if isinstance(recipe, str | Path):
-        return Recipe.load(recipe, changes)
+        return Recipe.load(recipe, changes, needs_data)
     if isinstance(recipe, Recipe):
-        return as_recipe(recipe.plain(), changes) if changes else recipe
-    return Recipe.of(override(dict(recipe), changes))
+        return as_recipe(recipe.plain(), changes, needs_data) if changes else recipe
+    return Recipe.of(override(dict(recipe), changes), needs_data)
