@@ -47,13 +47,13 @@ def ranker_summary(model: Ranker) -> Summary:
         parts.append(_encoder_part(model, config.encoder, "encoder", pairs, config.needs()))
     if model.reads_alone:
         other = config.candidate_encoder or config.encoder
-        own = model.candidate_tower is not None
+        separate = model.candidate_tower is not None
         if not model.joined:
             parts.insert(1, _encoder_part(model, config.encoder, "encoder", contexts.gives[0], config.needs()))
         encoder = _encoder_part(
-            model, other, "candidate encoder" if own else "same encoder", candidates.gives[0], config.needs()
+            model, other, "candidate encoder" if separate else "same encoder", candidates.gives[0], config.needs()
         )
-        parts.append(encoder if own else dataclasses.replace(encoder, shown={}))
+        parts.append(encoder if separate else dataclasses.replace(encoder, shown={}))
     losses = [f"{kind_of(loss)} × {loss.weight:g}" for loss in config.losses if loss.weight]
     parts += _task_parts(model, MAIN, False)
     candidate = candidate_size(model) if model.reads_alone and not model.joined else None
@@ -162,24 +162,27 @@ def sizes(model: Model) -> Iterator[Size]:
     tensors, parameters = saved.unique_tensors(model), dict(model.named_parameters())
     names = ["encoder", "candidate_tower", *(f"decoders.{name}" for name in model.decoders)]
     for prefix in names:
-        own = [name for name in tensors if name.startswith(f"{prefix}.")]
-        if own or prefix != "candidate_tower":
-            modules = dict.fromkeys(name.removeprefix(f"{prefix}.").partition(".")[0] for name in own)
+        inner = [name for name in tensors if name.startswith(f"{prefix}.")]
+        if inner or prefix != "candidate_tower":
+            modules = dict.fromkeys(name.removeprefix(f"{prefix}.").partition(".")[0] for name in inner)
             inside = tuple(
                 _size(
-                    module, [name for name in own if f"{name}.".startswith(f"{prefix}.{module}.")], tensors, parameters
+                    module,
+                    [name for name in inner if f"{name}.".startswith(f"{prefix}.{module}.")],
+                    tensors,
+                    parameters,
                 )
                 for module in modules
             )
             shown = prefix.replace("candidate_tower", "candidate encoder").replace("decoders.", "decoder ")
-            yield dataclasses.replace(_size(shown.removesuffix(f" {MAIN}"), own, tensors, parameters), inside=inside)
+            yield dataclasses.replace(_size(shown.removesuffix(f" {MAIN}"), inner, tensors, parameters), inside=inside)
 
 
-def _size(name: str, own: list[str], tensors: dict[str, Tensor], parameters: dict[str, Any]) -> Size:
+def _size(name: str, inner: list[str], tensors: dict[str, Tensor], parameters: dict[str, Any]) -> Size:
     """Size of the tensors of a part."""
-    learned = [parameters[tensor] for tensor in own if tensor in parameters]
+    learned = [parameters[tensor] for tensor in inner if tensor in parameters]
     trained = sum(parameter.numel() for parameter in learned if parameter.requires_grad)
-    held = sum(tensors[tensor].numel() * tensors[tensor].element_size() for tensor in own)
+    held = sum(tensors[tensor].numel() * tensors[tensor].element_size() for tensor in inner)
     return Size(name, sum(parameter.numel() for parameter in learned), trained, held)
 
 

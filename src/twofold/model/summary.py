@@ -37,7 +37,7 @@ class PartSummary:
     """Role in the model, such as `encoder`; a decoder among several also has its name."""
     kind: str
     settings: Mapping[str, Any]
-    """All settings, as plain values."""
+    """Settings, all of them, as plain values."""
     shown: Mapping[str, Any]
     """Settings that a short summary shows: columns, limits, and those that differ from their defaults."""
     reads: tuple[Flow, ...] = ()
@@ -168,7 +168,7 @@ def _written(value: Any) -> str:
 
 
 def _kept(candidate: CandidateSize) -> str:
-    """What an index stores of a candidate."""
+    """Vectors and bytes that an index stores of a candidate."""
     size = f"{candidate.width:,} wide"
     stored = f"bytes in an index ({candidate.number})"
     if candidate.vectors is None:
