@@ -41,7 +41,7 @@ QUERIES: list[dict[str, Any]] = [
 ]
 ANSWERS = ["df -h shows free space", "ls shows a folder", "restart the machine", "sudo apt update", "free -h"]
 TABLE = [{"de": f"Hund {number}", "en": f"dog {number}", "fr": f"chien {number}"} for number in range(24)]
-TRAINS = """\
+OWN_RECIPE = """\
 data: {train: my.tsv, held_out: 4}
 source: de
 target: en
@@ -60,7 +60,7 @@ def answers(first: int = 1) -> list[dict[str, Any]]:
 
 
 def own_recipe(path: Path) -> None:
-    write_text(path, TRAINS)
+    write_text(path, OWN_RECIPE)
     write_table(path.with_name("my.tsv"), TABLE)
 
 
@@ -140,11 +140,16 @@ class Place:
 
     def prepare(self, text: str) -> None:
         """Makes files and runs that a command or a block of Python names and that are not here yet."""
+        if "recipe" in text:
+            FILES["my.tsv"](self.folder / "my.tsv")  # of the recipe that blocks of Python take for given
         for name, write in FILES.items():
             if re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) and not (self.folder / name).exists():
                 write(self.folder / name)
         for name in re.findall(r"\bruns/(\w+)", text):
             self._give(name, text)
+        for name in re.findall(r"\b\w+\.index\b", text):
+            if not (self.folder / name).exists() and "index build" not in text and "build_index" not in text:
+                self._build(name)
 
     def _give(self, name: str, text: str) -> None:
         recipe = RUNS.get(name, name)
@@ -160,6 +165,13 @@ class Place:
         for needed in needed_by(text):
             if needed != name and not (self.folder / "runs" / needed).exists():
                 self._give(needed, "")
+
+    def _build(self, name: str) -> None:
+        """Builds an index with a model that other pages use as well."""
+        texts = self.folder / "indexed.jsonl"
+        write_jsonl(texts, answers())
+        result = run("index", "build", self.folder / name, "--model", self.train("rank_bi"), "--texts", texts)
+        assert result.exit_code == 0, result.stderr
 
     def train(self, name: str) -> Path:
         """Trains a run by its recipe, unless another page did."""

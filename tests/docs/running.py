@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
+import yaml
 
 from tests import sounds
 from tests.commands import run
 from tests.docs.blocks import ROOT, SEPARATORS, SHELL, SHOWN, Block, commands_of, words_of
-from tests.docs.places import Place
-from twofold.cli import main
+from tests.docs.places import OWN_RECIPE, Place
 from twofold.config import structure
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig
@@ -37,7 +36,11 @@ from twofold.recipe.file import parse_yaml
 from twofold.training.config import TrainConfig
 
 PARTS = {"input": InputConfig, "encoder": EncoderConfig, "decoder": DecoderConfig, "output": OutputConfig}
+ROWS = [{"de": f"Hund {number}", "en": f"dog {number}", "ko": f"개 {number}"} for number in range(24)]
 PRESUPPOSED = {
+    "rows": ROWS,
+    "others": ROWS[:8],
+    "recipe": yaml.safe_load(OWN_RECIPE),
     "texts": ["ls shows a folder", "df -h shows free space", "sudo apt update", "restart the machine"],
     "questions": ["how do I list a folder?", "my disk is full"],
     "samples": sounds.spoken("low high", 1),
@@ -99,6 +102,12 @@ class Page:
             else:
                 raise Failed(f"{block.place}: a block of '{block.language}'; known: {known_languages()}")
         self.counts.run += 1
+
+    def run_mention(self, command: str) -> None:
+        """Runs a command that stands in a sentence."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._command(command)
 
     def write_files(self, blocks: list[Block]) -> None:
         """Writes the files that blocks show; a page may name them in commands before it shows them."""
@@ -216,16 +225,6 @@ def torchrun(arguments: list[str]) -> None:
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
     if done.returncode:
         raise Failed(f"torchrun {' '.join(arguments)}: {done.stderr[-2000:]}")
-
-
-def parses(arguments: list[str]) -> None:
-    """Checks that the command line knows a command and its options, without running it."""
-    command: click.Command = main
-    while isinstance(command, click.Group):
-        found = command.get_command(click.Context(command), arguments[0])
-        assert found is not None, f"no command '{arguments[0]}'"
-        command, arguments = found, arguments[1:]
-    command.make_context(command.name, list(arguments))
 
 
 def known_languages() -> str:

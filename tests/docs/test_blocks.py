@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
-from tests.docs.blocks import PAGES, ROOT, blocks_of
+from tests.docs.blocks import PAGES, blocks_of
 from tests.docs.corpora import write_corpora
+from tests.docs.mentions import can_run, check, check_extras, mentions_in, names_in, parses
 from tests.docs.places import Place, backbone
-from tests.docs.running import Failed, Page, parses
+from tests.docs.running import Failed, Page
 from tests.docs.shortened import BACKBONE, shorten
 
 Check = Callable[[list[str]], None]
 
 
 def extras_exist(words: list[str]) -> None:
-    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    named = words[-1].partition("[")[2].rstrip("]").split(",")
-    assert set(named) <= content["project"]["optional-dependencies"].keys(), words
+    check_extras(words[-1])
 
 
 def command_parses(words: list[str]) -> None:
     parses(words[1:])
 
 
+STAND_INS = ("mlflow", "wandb")
+"""Packages that blocks may import without their being installed; what stands in for them records calls."""
 NOT_RUN: dict[str, tuple[str, Check]] = {
     "pip install": ("installs; its extras must be in pyproject.toml", extras_exist),
     "twofold import uncased_L-12_H-768_A-12": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
@@ -45,9 +47,9 @@ def test_every_listed_command_occurs() -> None:
 
 def listed(words: list[str]) -> bool:
     """Returns True for a command that is listed, after its check."""
-    for beginning, (_, check) in NOT_RUN.items():
+    for beginning, (_, check_words) in NOT_RUN.items():
         if words[: len(beginning.split())] == beginning.split():
-            check(words)
+            check_words(words)
             return True
     return False
 
@@ -75,6 +77,8 @@ def page(
     monkeypatch.setenv("TWOFOLD_DATA", str(data))
     monkeypatch.setenv(BACKBONE, str(trained / "backbone"))
     monkeypatch.setenv("TWOFOLD_CACHE", str(trained / "cache"))
+    for name in STAND_INS:
+        monkeypatch.setitem(sys.modules, name, MagicMock())
     shorten(monkeypatch)
     known = set(sys.modules)
     yield Page(Place(folder, trained, data), monkeypatch, listed)
@@ -94,6 +98,20 @@ def test_blocks_of_the_page_run(path: Path, page: Page) -> None:
         except Failed as failure:
             failures.append(str(failure))
     counts = page.counts
-    told = f"{counts.run} blocks run, {counts.shown} show output, {len(counts.listed)} commands listed"
+    told = f"{counts.run} run, {counts.shown} show output or other libraries, {len(counts.listed)} commands listed"
     print(f"{path.name}: {counts.blocks} blocks: {told}")
     assert not failures, "\n".join(["", *failures])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
+def test_commands_in_sentences_are_known_and_run(path: Path, page: Page) -> None:
+    for mention in mentions_in(path.read_text(encoding="utf-8")):
+        check(mention)
+        if can_run(mention):
+            page.run_mention(mention)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
+def test_names_in_sentences_exist(path: Path) -> None:
+    for name in names_in(path.read_text(encoding="utf-8")):
+        assert pkgutil.resolve_name(name) is not None
