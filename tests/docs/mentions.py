@@ -59,9 +59,9 @@ def command_of(arguments: list[str]) -> tuple[click.Command, list[str]]:
     """The command that arguments name, and the arguments behind its name."""
     command: click.Command = main
     while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
-        found = command.get_command(click.Context(command), arguments[0])
-        assert found is not None, f"no command '{arguments[0]}'"
-        command, arguments = found, arguments[1:]
+        inner = command.get_command(click.Context(command), arguments[0])
+        assert inner is not None, f"no command '{arguments[0]}'"
+        command, arguments = inner, arguments[1:]
     return command, arguments
 
 

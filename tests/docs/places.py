@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Callable
@@ -41,7 +42,7 @@ QUERIES: list[dict[str, Any]] = [
 ]
 ANSWERS = ["df -h shows free space", "ls shows a folder", "restart the machine", "sudo apt update", "free -h"]
 TABLE = [{"de": f"Hund {number}", "en": f"dog {number}", "fr": f"chien {number}"} for number in range(24)]
-OWN_RECIPE = """\
+USERS_RECIPE = """\
 data: {train: my.tsv, held_out: 4}
 source: de
 target: en
@@ -59,12 +60,12 @@ def answers(first: int = 1) -> list[dict[str, Any]]:
     ]
 
 
-def own_recipe(path: Path) -> None:
-    write_text(path, OWN_RECIPE)
+def users_recipe(path: Path) -> None:
+    write_text(path, USERS_RECIPE)
     write_table(path.with_name("my.tsv"), TABLE)
 
 
-def own_package(path: Path) -> None:
+def users_package(path: Path) -> None:
     """The encoder of docs/parts.md in a package."""
     path.mkdir()
     shutil.copy(path.with_name("bag.py"), path)
@@ -110,11 +111,11 @@ FILES: dict[str, Write] = {
     "intents.tsv": lambda path: write_table(path, [{"text": row["en"], "label": "red"} for row in TABLE]),
     "my.tsv": lambda path: write_table(path, TABLE),
     "pairs.tsv": lambda path: write_table(path, TABLE),
-    "my.yaml": own_recipe,
+    "my.yaml": users_recipe,
     "readings.jsonl": lambda path: write_jsonl(
         path, [{"readings": [0.1 * row, 0.2, 0.3], "next": 0.1 * row} for row in range(60)]
     ),
-    "my_package": own_package,
+    "my_package": users_package,
     "in.conllu": lambda path: write_text(path, CONLLU),
     "photos.zip": photos,
     "street.jpg": lambda path: path.write_bytes(photo(1)),
@@ -126,6 +127,8 @@ FILES: dict[str, Write] = {
     "my-sentence-model": kept_by(new),
 }
 """How each file or folder is made that pages take for given."""
+ALWAYS = ("my.tsv",)
+"""Files that are made without being named: the data of the recipe that blocks of Python take for given."""
 
 
 class Place:
@@ -140,14 +143,13 @@ class Place:
 
     def prepare(self, text: str) -> None:
         """Makes files and runs that a command or a block of Python names and that are not here yet."""
-        if "recipe" in text:
-            FILES["my.tsv"](self.folder / "my.tsv")  # of the recipe that blocks of Python take for given
         for name, write in FILES.items():
-            if re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) and not (self.folder / name).exists():
+            named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) or name in ALWAYS
+            if named and not (self.folder / name).exists():
                 write(self.folder / name)
         for name in re.findall(r"\bruns/(\w+)", text):
             self._give(name, text)
-        for name in re.findall(r"\b\w+\.index\b", text):
+        for name in re.findall(r"(?<!\.index )\b\w+\.index\b", text):
             if not (self.folder / name).exists() and "index build" not in text and "build_index" not in text:
                 self._build(name)
 
@@ -175,14 +177,15 @@ class Place:
 
     def train(self, name: str) -> Path:
         """Trains a run by its recipe, unless another page did."""
-        recipe, out = RUNS.get(name, name), self.trained / "runs" / name
-        if not out.exists():
-            before = [self.train(needed) for needed in needed_by(f"train {recipe} {' '.join(STARTS.get(recipe, ()))}")]
-            changes = [change.replace("runs/", f"{out.parent}/") for change in STARTS.get(recipe, ())]
-            changes += [f"{key}={folder}" for key, folder in starts_of(recipe, before)]
-            result = run("train", recipe, *changes, "--out", out)
+        recipe, out = RUNS.get(name, name), Path("runs", name)
+        if not (self.trained / out).exists():
+            words = ["train", recipe, *STARTS.get(recipe, ())]
+            for needed in needed_by(" ".join(words)):
+                self.train(needed)
+            with contextlib.chdir(self.trained):
+                result = run(*words, "--out", out)
             assert result.exit_code == 0, f"{recipe}: {result.stderr}"
-        return out
+        return self.trained / out
 
 
 def corpus_of(recipe: str) -> str:
@@ -198,15 +201,6 @@ def trains_into(text: str, name: str) -> bool:
     command = re.search(rf"--out runs/{name}\b", text) and "--resume" not in text
     called = re.search(rf"\btrain\([^)]*[\"']runs/{name}[\"']", text) and "resume=True" not in text
     return bool(command or called)
-
-
-def starts_of(recipe: str, folders: list[Path]) -> list[tuple[str, Path]]:
-    """Settings of a recipe that name runs, with the folders of these runs."""
-    text = (recipe_folder() / f"{recipe}.yaml").read_text(encoding="utf-8")
-    named = [("start", r"^start: runs/(\w+)"), ("mine.model", r"^mine: .*?model: runs/(\w+)")]
-    named += [("teacher.model", r"^teacher: .*?model: runs/(\w+)")]
-    by_name = {folder.name: folder for folder in folders}
-    return [(key, by_name[found[1]]) for key, pattern in named if (found := re.search(pattern, text, re.M))]
 
 
 def needed_by(text: str) -> list[str]:

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import re
+import socket
 import subprocess
 import sys
 import traceback
@@ -24,7 +25,7 @@ import yaml
 from tests import sounds
 from tests.commands import run
 from tests.docs.blocks import ROOT, SEPARATORS, SHELL, SHOWN, Block, commands_of, words_of
-from tests.docs.places import OWN_RECIPE, Place
+from tests.docs.places import USERS_RECIPE, Place
 from twofold.config import structure
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig
@@ -40,7 +41,7 @@ ROWS = [{"de": f"Hund {number}", "en": f"dog {number}", "ko": f"개 {number}"} f
 PRESUPPOSED = {
     "rows": ROWS,
     "others": ROWS[:8],
-    "recipe": yaml.safe_load(OWN_RECIPE),
+    "recipe": yaml.safe_load(USERS_RECIPE),
     "texts": ["ls shows a folder", "df -h shows free space", "sudo apt update", "restart the machine"],
     "questions": ["how do I list a folder?", "my disk is full"],
     "samples": sounds.spoken("low high", 1),
@@ -221,8 +222,12 @@ def torchrun(arguments: list[str]) -> None:
     """Runs processes of `python -m tests.docs.shortened` in the place of `python -m twofold`."""
     words = ["tests.docs.shortened" if word == "twofold" else word for word in arguments]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = str(free.getsockname()[1])  # another test may hold the port that torchrun takes by itself
+    environment = {**os.environ, "PYTHONPATH": paths, "PET_MASTER_PORT": port}
     command = [sys.executable, "-m", "torch.distributed.run", *words]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise Failed(f"torchrun {' '.join(arguments)}: {done.stderr[-2000:]}")
 

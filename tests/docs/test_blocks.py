@@ -101,6 +101,7 @@ def test_blocks_of_the_page_run(path: Path, page: Page) -> None:
     told = f"{counts.run} run, {counts.shown} show output or other libraries, {len(counts.listed)} commands listed"
     print(f"{path.name}: {counts.blocks} blocks: {told}")
     assert not failures, "\n".join(["", *failures])
+    assert counts.run + counts.shown == counts.blocks, "a block holds nothing but listed commands"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
