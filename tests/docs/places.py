@@ -97,6 +97,7 @@ FILES: dict[str, Write] = {
     "answers.txt": lambda path: write_text(path, "\n".join(ANSWERS) + "\n"),
     "captions.txt": lambda path: write_text(path, "two dogs run on grass\na beach\n"),
     "answers.jsonl.gz": lambda path: write_jsonl(path, [*answers(), {"id": 17, "text": "a17", "lang": "en"}]),
+    "manuals.jsonl.gz": lambda path: write_jsonl(path, [{**row, "text": f"{row['text']}. " * 40} for row in answers()]),
     "new.jsonl": lambda path: write_jsonl(path, [{"id": "a42", "text": "du -sh *", "lang": "en", "year": 2024}]),
     "changed.jsonl": lambda path: write_jsonl(path, [{"id": "a1", "text": "df -H", "lang": "en", "year": 2025}]),
     "my_pairs.jsonl": lambda path: write_jsonl(path, dialogues(60)),
