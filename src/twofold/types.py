@@ -11,6 +11,8 @@ from typing import Any, Literal, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from twofold.recording import records_attention
+
 Example = Mapping[str, Any]
 """One row of a data file: values by column or key name."""
 Read = TypeVar("Read", bound="InputBatch")
@@ -250,10 +252,18 @@ class Loss:
 class Encoder(nn.Module):
     """Encoder f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
 
+    engine: Callable[[Batch], Hidden | None] | None = None
+    """Engine that computes in place of `forward` when nothing is learned or recorded; None means torch, for a batch
+    that it gives None for as well."""
+
     def forward(self, batch: Batch) -> Hidden:
         raise NotImplementedError
 
     def __call__(self, batch: Batch) -> Hidden:
+        if self.engine is not None and not (self.training or torch.is_grad_enabled() or records_attention()):
+            hidden = self.engine(batch)
+            if hidden is not None:
+                return hidden
         return cast(Hidden, super().__call__(batch))
 
     def table(self) -> nn.Parameter | None:

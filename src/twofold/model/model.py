@@ -120,6 +120,8 @@ class Model(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Go over to training; of the encoders, each layer that is frozen stays as it is when it answers."""
         super().train(mode)
+        for encoder in self.encoders() if mode else ():
+            encoder.engine = None  # its graph holds the weights as they were loaded
         for layer in (layer for encoder in self.encoders() for layer in encoder.modules()):
             parameters = list(layer.parameters())
             if parameters and not any(parameter.requires_grad for parameter in parameters):
