@@ -37,8 +37,8 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
         "rnn": [{"cell": "lstm", "layers": 2}, {"bidirectional": False}],
         "transformer": [
             {"causal": True, "positions": "rotary", "norm_place": "post"},
-            {"positions": "learned", "norm": "batch"},
-            {"residual": False},
+            {"positions": "learned", "norm": "batch", "attention": "linear"},
+            {"residual": False, "attention": "window", "window": 2},
         ],
         "pretrained": [
             {"architecture": {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, **SYMBOLS}},
@@ -53,12 +53,12 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
         ],
         "spectrogram": [
             {"layers": 0, "channels": [8], "positions": "none"},
-            {"channels": [4, 4, 8], "positions": "rotary", "norm_place": "post"},
-            {"positions": "learned", "norm": "batch", "layers": 2},
+            {"channels": [4, 4, 8], "positions": "rotary", "norm_place": "post", "attention": "linear"},
+            {"positions": "learned", "norm": "batch", "layers": 2, "attention": "window", "window": 1},
         ],
         "vit": [
             {"stem": "convolutions", "positions": "learned", "norm": "batch"},
-            {"positions": "none", "norm_place": "post", "patch": 3},
+            {"positions": "none", "norm_place": "post", "patch": 3, "attention": "linear"},
             {"prefix": True},
             {"prefix": True, "stem": "convolutions", "patch": 2, "norm": "batch"},
             {"prefix": True, "positions": "learned", "norm_place": "post", "grid": 3},
@@ -73,8 +73,8 @@ FURTHER: dict[Role, dict[str, list[dict[str, Any]]]] = {
             {"recurrence": "bahdanau", "cell": "lstm", "layers": 1, "attention": "dot"},
         ],
         "transformer": [
-            {"positions": "rotary", "norm_place": "post", "activation": "gelu", "tied": False},
-            {"positions": "learned", "norm": "batch"},
+            {"positions": "rotary", "norm_place": "post", "activation": "gelu", "tied": False, "attention": "linear"},
+            {"positions": "learned", "norm": "batch", "attention": "window", "window": 2},
         ],
         "bi": [
             {"pooling": "first", "learn_scale": False},

@@ -25,8 +25,11 @@ WRITERS: dict[str, dict[str, Any]] = {
     "rnn": {"cell": "lstm", "layers": 2},
     "attention_rnn": {},
     "transformer": {"positions": "rotary"},
+    "transformer-window": {"attention": "window", "window": 2},
+    "transformer-linear": {"attention": "linear", "positions": "rotary"},
 }
-SEEDS = {"rnn": 6, "attention_rnn": 6, "transformer": 8}
+"""Settings of each decoder; a name may follow its kind."""
+SEEDS = {"rnn": 6, "attention_rnn": 6, "transformer": 8, "transformer-window": 8, "transformer-linear": 8}
 """With these, rows end at different lengths."""
 GREEDY = GenerateOptions()
 WIDE = 64
@@ -37,7 +40,7 @@ each = pytest.mark.parametrize("kind", WRITERS)
 def make_writer(kind: str, vocabulary: Vocabulary = VOCABULARY) -> TextDecoder:
     """A decoder of random weights, larger than usual so that it is sure of some tokens and minds what it reads."""
     torch.manual_seed(SEEDS[kind])
-    part = decoder(kind, tied=False, **WRITERS[kind])
+    part = decoder(kind.partition("-")[0], tied=False, **WRITERS[kind])
     built = part.build(HiddenSpec(states=10, summary=10), vocabulary).eval()
     assert isinstance(built, TextDecoder)
     with torch.no_grad():
@@ -330,7 +333,7 @@ def test_a_stream_yields_the_greedy_tokens_one_by_one(kind: str) -> None:
 
 @each
 def test_the_pieces_of_a_models_stream_join_to_its_prediction(tokenizer: TextTokenizer, kind: str) -> None:
-    model = small_model(tokenizer, encoder("rnn"), decoder(kind))
+    model = small_model(tokenizer, encoder("rnn"), decoder(kind.partition("-")[0], **WRITERS[kind]))
     pieces = list(model.stream("one two three"))
     assert len(pieces) > 1
     assert "".join(pieces) == model.predict("one two three")[0].output

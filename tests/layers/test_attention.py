@@ -18,7 +18,8 @@ from twofold.decoders.transformer import TransformerDecoder
 from twofold.encoders.transformer import Config as EncoderConfig
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens
-from twofold.layers.attention import CrossAttention, KeysValues, Past, SelfAttention, attend
+from twofold.layers.attend import Attend, FullAttention, KeysValues, LinearAttention, WindowAttention, attend
+from twofold.layers.attention import CrossAttention, Past, SelfAttention
 from twofold.layers.blocks import Rotary, sinusoids
 from twofold.layers.cache import ROOM, Cache
 from twofold.layers.recurrent import QueryAttention
@@ -174,10 +175,11 @@ def test_one_layer_of_self_attention_steps_as_it_runs(turned: bool) -> None:
         torch.testing.assert_close(state[:, 0], whole[:, place], atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("attends", [FullAttention(), WindowAttention(3), LinearAttention()])
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_beam_in_one_cache_steps_as_each_hypothesis_alone(turned: bool) -> None:
+def test_a_beam_in_one_cache_steps_as_each_hypothesis_alone(turned: bool, attends: Attend) -> None:
     """Hypotheses change parents, and a row leaves, while the cache grows beyond its first room."""
-    layer, steps, beam = SelfAttention(8, 2).eval(), 2 * ROOM + 3, 3
+    layer, steps, beam = SelfAttention(8, 2, attend=attends).eval(), 2 * ROOM + 3, 3
     rotary = Rotary(4, steps) if turned else None
     cache, pasts = Cache(rows=2, beam=beam), [torch.empty(0, 8)] * 6
     for place in range(steps):

@@ -93,6 +93,21 @@ def test_what_was_learned_before_is_there_at_the_first_step(tmp_path: Path) -> N
     assert known > 0.95 > unknown + 0.1
 
 
+@pytest.mark.parametrize("attention", ["window", "linear"])
+def test_another_attention_starts_from_the_weights_of_full_attention(
+    tmp_path: Path, pretrained: Path, attention: str
+) -> None:
+    rows, (data, writes) = write(tmp_path, colored, 30), LABEL
+    content = recipe(rows, data, writes, max_steps=2)
+    content |= {"start": str(pretrained), "encoder": {**READS, "attention": attention, "window": 2}}
+    before = twofold.load(pretrained, "cpu")
+    assert same(encoder_of(begun(content, tmp_path)), encoder_of(before))
+    train(Recipe.of(content), tmp_path / "run")
+    again = {**content, "encoder": str(tmp_path / "run")}
+    del again["start"]
+    assert Recipe.of(again).plain()["encoder"]["attention"] == attention
+
+
 @pytest.mark.parametrize("change", [{"width": 24}, {"layers": 3}, {"feed_forward": 48}, {"positions": "learned"}])
 def test_weights_that_do_not_fit_are_named_with_both_shapes(
     tmp_path: Path, pretrained: Path, change: dict[str, Any]

@@ -1,4 +1,4 @@
-"""g : H → Y. Each decoder is one file; this one says what all offer, rankers add, and recurrent ones share."""
+"""Interfaces of decoders, g : H → Y, and of ranking decoders, and the base class of recurrent ones."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from twofold.types import Decoder, Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 @dataclass(frozen=True)
 class DecoderConfig(Part):
-    """Settings of a decoder; they know what it needs, and build it."""
+    """Settings of a decoder: the fields that it needs are known from them, and they build it."""
 
     role: ClassVar[Role] = "decoders"
     sizes: ClassVar[bool] = True
     output: ClassVar[str] = "text"
-    """The kind of output that it writes unless a recipe says."""
+    """Default kind of output, unless the recipe names one."""
     writes: ClassVar[type] = Hypotheses
-    """The class of its results."""
+    """Class of the decoder's results."""
 
     def compares(self) -> bool:
-        """Whether it compares two texts, each of which must be known apart from the other."""
+        """Returns True if the decoder compares two texts, whose positions must be told apart."""
         return False
 
     def keeps_position(self) -> str | None:
-        """The position, first or last, whose state speaks for the whole text, if one does."""
+        """Returns the position, first or last, whose state is pooled; None for any other pooling."""
         return None
 
     def needs(self) -> frozenset[str]:
-        """The fields of `Hidden` that it reads: the states unless it says otherwise."""
+        """Returns the fields of `Hidden` that the decoder reads: by default the states."""
         return frozenset({"states"})
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> Decoder:
-        """A new decoder of what an encoder gives, for what is to be written."""
+        """Builds a decoder from the widths of the encoder's output and the specification of the answers."""
         raise NotImplementedError
 
 
@@ -55,33 +55,33 @@ class RankingDecoderConfig(DecoderConfig):
     output: ClassVar[str] = "ranking"
     writes: ClassVar[type] = CandidateScores
     joined: ClassVar[bool] = False
-    """Whether a context and a candidate are read as one text."""
+    """True if context and candidate are read as one text."""
 
     def reads_alone(self) -> bool:
-        """Whether each of the two is read by itself, be it beside what is read as one text."""
+        """Returns True if context and candidate are each read alone, possibly in addition to the joined text."""
         return not self.joined
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """What a ranker keeps of some contexts or candidates: one vector each, or several."""
+    """Embeddings of contexts or candidates: one vector each, or several."""
 
     vectors: Tensor
-    """(rows, vectors, width)"""
+    """Shape (rows, vectors, width)."""
     mask: Tensor | None = None
-    """(rows, vectors), true where a vector is there; all are where there is no mask."""
+    """Shape (rows, vectors), true for real vectors; None if all are real."""
 
     def __len__(self) -> int:
         return self.vectors.shape[0]
 
     @property
     def present(self) -> Tensor:
-        """(all vectors, width): those that are there, one row after another."""
+        """Real vectors of all rows, (vectors, width)."""
         return self.vectors.flatten(0, 1) if self.mask is None else self.vectors[self.mask]
 
     @property
     def counts(self) -> Tensor:
-        """(rows,): how many vectors each row has."""
+        """Number of vectors of each row, (rows,)."""
         if self.mask is None:
             return torch.full((len(self),), self.vectors.shape[1])
         return self.mask.sum(1)
@@ -91,51 +91,51 @@ class Vectors:
 
     @property
     def single(self) -> Tensor:
-        """(rows, width), where one vector each is kept."""
+        """Vectors (rows, width) of a decoder with one vector a row."""
         return self.vectors.squeeze(1)
 
 
 class RankingDecoder(Decoder):
-    """g of a ranker: sees what was read of contexts and candidates, and scores them."""
+    """Decoder of a ranker: scores candidates for contexts from the encoder's output of both."""
 
     several: ClassVar[bool] = False
-    """Whether several vectors are kept of a candidate, whose score is then exactly what `ceiling` says at most."""
+    """True if a candidate has several vectors; its score is then equal to the bound of `ceiling`."""
     compares: bool = False
-    """Whether, where the two are read as one text, each is read alone as well, and `score` is added to `joint`."""
+    """True if joined texts are also read alone, and `score` is added to `joint`."""
 
     def context(self, hidden: Hidden) -> Vectors:
-        """What is kept of each context."""
+        """Computes the vectors of each context."""
         raise NotImplementedError
 
     def candidate(self, hidden: Hidden) -> Vectors:
-        """What is kept of each candidate."""
+        """Computes the vectors of each candidate, which an index or a cache keeps."""
         raise NotImplementedError
 
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
-        """(contexts, candidates)"""
+        """Scores of all pairs, (contexts, candidates)."""
         raise NotImplementedError
 
     def reversed(self) -> RankingDecoder:
-        """The same where contexts and candidates change places."""
+        """Returns the decoder with contexts and candidates exchanged."""
         raise TwofoldError("this decoder reads contexts and candidates each in its own way; only `bi` can be reversed")
 
     def stored(self, candidates: Vectors) -> Vectors:
-        """What an index stores of candidates: vectors whose dot products with those of `ceiling` bound their scores."""
+        """Vectors of candidates as an index stores them: dot products with those of `ceiling` bound the scores."""
         return candidates
 
     def stored_score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
-        """The same as `score`, of candidates as an index stores them."""
+        """Scores (contexts, candidates) from the stored vectors of candidates."""
         return self.score(contexts, candidates)
 
     def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
-        """For each context and the candidate of the same row the vector that the candidate is compared with."""
+        """Computes the vector of each context with which the candidate of the same row is compared, (rows, width)."""
         raise NotImplementedError
 
     def ceiling(self, contexts: Vectors) -> Tensor:
-        """Vectors that bound one context's scores: (groups, vectors, width).
+        """Vectors that bound the scores of one context, (groups, vectors, width).
 
-        No candidate scores more than the sum, over the groups, of its largest dot product with a vector in the group:
-        the largest of all its vectors', where several are kept.
+        No candidate scores more than the sum, over the groups, of its largest dot product with a vector of the group;
+        a candidate with several vectors takes the largest of all of them.
         """
         raise NotImplementedError
 
@@ -144,26 +144,27 @@ class RankingDecoder(Decoder):
         return ScoreParts()
 
     def joint(self, hidden: Hidden) -> Tensor:
-        """The score of each context and candidate where the two are read as one text: (rows,)."""
+        """Scores of contexts and candidates that are read as one text, (rows,)."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class RecurrentDecoderConfig(RecurrentSettings, DecoderConfig):
-    """Settings of a recurrent network that writes a text."""
+    """Settings shared by recurrent text decoders."""
 
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors, between the layers and on the features."""
+    """Dropout probability on the token embeddings, between the layers and on the features."""
     label_smoothing: float = 0.0
-    """Share of the probability that is spread over all tokens when learning."""
+    """Label smoothing: share of the target probability that is spread over all tokens in training."""
     tied: bool = True
-    """Whether the layer over the vocabulary shares the table of token vectors."""
+    """Shares the weights of the output layer with the token embeddings (tied embeddings)."""
     scheduled_sampling: float = 0.0
-    """Chance of reading its own prediction instead of the right token, growing from 0 to this over the training."""
+    """Scheduled sampling: final probability of reading the model's own prediction instead of the right token; it grows
+    from 0 over the training."""
 
 
 class RecurrentDecoder(TextDecoder):
-    """A recurrent network that writes a text: `forward` gives features, then the state after the last token."""
+    """Base class of recurrent text decoders; `forward` returns features and the state after the last token."""
 
     def __init__(self, config: RecurrentDecoderConfig, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)

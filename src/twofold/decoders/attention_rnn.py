@@ -1,4 +1,4 @@
-"""A recurrent network that looks at all positions of the source before it writes each token."""
+"""Recurrent text decoder with attention over all positions of the source at every step."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 @dataclass(frozen=True)
 class Config(RecurrentDecoderConfig):
-    """Settings of the recurrent decoder with attention; its width is also that of the space in which it compares."""
+    """Settings of the recurrent decoder with attention; `width` is also the width of its queries and keys."""
 
     layers: int = 2
-    """The first asks where to look; those above read what was found there."""
+    """Number of recurrent layers; the first makes the queries, those above read the result of attention."""
     attention: Literal["additive", "dot"] = "additive"
-    """v·tanh(W q + U k), or a scaled dot product."""
+    """Attention scores: `additive`, v·tanh(W q + U k), or `dot`, the scaled dot product."""
     recurrence: Literal["luong", "bahdanau"] = "luong"
-    """luong: attention after the update, c_i from s_i; bahdanau: before it, c_i from s_{i-1}, and
-    s_i = f(s_{i-1}, y_{i-1}, c_i), which learns token by token."""
+    """Order of attention and state update: `luong` attends after it, c_i from s_i; `bahdanau` before it, c_i from
+    s_{i-1}, and s_i = f(s_{i-1}, y_{i-1}, c_i), which trains token by token."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> AttentionRNNDecoder:
         assert isinstance(output, Vocabulary)
@@ -35,7 +35,7 @@ class Config(RecurrentDecoderConfig):
 
 
 class Remembered(NamedTuple):
-    """The source as read, its keys computed once, and the states of the recurrences."""
+    """States of the source, their keys, the padding mask, and the states of the recurrent layers."""
 
     source: Tensor
     keys: Tensor
@@ -50,7 +50,7 @@ class Remembered(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The states of the first layer, what attention found with each, where it looked, and the state to go on from."""
+    """Outputs of the first layer, the results and weights of attention for each, and the final recurrent state."""
 
     outputs: Tensor
     answers: Tensor
@@ -59,11 +59,11 @@ class Asked(NamedTuple):
 
 
 class AttentionRNNDecoder(RecurrentDecoder):
-    """The first layer follows what is written and asks; what attention finds goes into the layers above.
+    """Recurrent decoder whose first layer makes the queries; the layers above read the result of attention.
 
-    With the recurrence of Luong et al. (2015) the question does not wait for the answer to the one before, so that in
-    training each layer runs over the whole target at once. With that of Bahdanau et al. (2015) the first layer reads
-    each answer with its token, so it runs token by token; the layers above still run over the whole target.
+    With the recurrence of Luong et al. (2015) a query does not depend on the attention before it, so that in training
+    each layer runs over the whole target at once. With that of Bahdanau et al. (2015) the first layer reads the result
+    of attention with each token, so it runs token by token; the layers above still run over the whole target.
     """
 
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
@@ -86,7 +86,7 @@ class AttentionRNNDecoder(RecurrentDecoder):
         return Remembered(source, self.attend.key(source), mask, asking, reading)
 
     def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
-        """Features (rows, positions, embedding) after each token, and the state after the last."""
+        """Computes features (rows, positions, embedding) after each token, and the state after the last."""
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         outputs, answers, weights, asking = (self._ask_first if self.asks_first else self._ask)(embedded, state)
         record_attention("cross", weights[:, None])
@@ -99,18 +99,18 @@ class AttentionRNNDecoder(RecurrentDecoder):
         return dropout(features, self.dropout, self.training), after
 
     def _ask(self, embedded: Tensor, state: Remembered) -> Asked:
-        """Each state finds its answer."""
+        """Attends after each update of the state (Luong)."""
         outputs, asking = self.asking(embedded, state.asking)
-        looked = self.attend(outputs, state.keys, state.source, state.mask)
-        return Asked(outputs, looked.values, looked.weights[:, 0], asking)
+        attended = self.attend(outputs, state.keys, state.source, state.mask)
+        return Asked(outputs, attended.values, attended.weights[:, 0], asking)
 
     def _ask_first(self, embedded: Tensor, state: Remembered) -> Asked:
-        """Each state reads the answer that the state before it has found."""
+        """Attends before each update of the state (Bahdanau)."""
         asking, parts = state.asking, []
         for token in torch.split(embedded, 1, 1):  # (rows, 1, embedding)
             question = asking[0].transpose(0, 1)  # (rows, 1, width)
             answer, weights = self.attend(question, state.keys, state.source, state.mask)
             output, asking = self.asking(torch.cat([token, answer], -1), asking)
             parts.append((output, answer, weights[:, 0]))
-        outputs, answers, looked = (torch.cat(values, 1) for values in zip(*parts, strict=True))
-        return Asked(outputs, answers, looked, asking)
+        outputs, answers, shares = (torch.cat(values, 1) for values in zip(*parts, strict=True))
+        return Asked(outputs, answers, shares, asking)

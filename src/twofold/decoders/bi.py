@@ -1,4 +1,4 @@
-"""A bi-encoder: one vector for the context, one for the candidate, and their dot product or cosine."""
+"""Bi-encoder: one vector for the context, one for the candidate, and their dot product or cosine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Config(VectorSettings, RankingDecoderConfig):
     """Settings of the bi-encoder."""
 
     dense: tuple[Dense, ...] = ()
-    """Dense layers that the reduced vector of either side passes through, before its length is changed."""
+    """Dense layers over the pooled vector of both sides, before normalization."""
     similarity: Literal["dot", "cosine"] = "dot"
-    """The score of two vectors: their dot product, or its cosine, which leaves the vectors as they are."""
+    """Score of two vectors: `dot` product, or `cosine`, which leaves the embeddings unnormalized."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,7 +34,7 @@ class Config(VectorSettings, RankingDecoderConfig):
 
 
 class BiEncoder(RankingDecoder):
-    """Candidates can be searched: the best is the one with the largest dot product."""
+    """Decoder of a bi-encoder; its scores are dot products, so that an index can search candidates."""
 
     def __init__(self, config: Config, spec: HiddenSpec) -> None:
         super().__init__()

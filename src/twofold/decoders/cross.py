@@ -1,4 +1,4 @@
-"""A cross-encoder: context and candidate are read together, and one number says how well they fit."""
+"""Cross-encoder: one score from context and candidate, which are read as one text."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Config(RankingDecoderConfig):
     joined = True
 
     pooling: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
-    """One vector out of the states of the joined text: first, mean, max, attention, or the encoder's summary; or both,
-    the mean states of the two texts, brought to one length, and their product."""
+    """Pooling of the joined text: `first`, `mean`, `max`, `attention`, or `summary`, the encoder's own; or `both`: the
+    mean states of the two texts, normalized, and their product."""
     compare: DecoderConfig | None = None
-    """Another ranker, {kind: bi} or {kind: poly, ...}, to whose score this one adds: each text is then read alone as
-    well. What both say as one text counts nothing at first, so that with that ranker's weights it starts as that ranker
-    and learns what only reading both together can tell. How much the other's score counts learns too."""
+    """Ranker, {kind: bi} or {kind: poly, ...}, whose score is added; each text is then read alone as well. The score of
+    the joined text starts at 0, so that with that ranker's weights the model starts as that ranker. The factor of the
+    added score is learned."""
     output_scale: float = 1.0
-    """What scores are multiplied by in the loss, and only there."""
+    """Factor of the scores in the loss only; it does not change the ranking scores."""
 
     def __post_init__(self) -> None:
         if self.output_scale <= 0:
@@ -50,7 +50,7 @@ class Config(RankingDecoderConfig):
 
 
 class CrossEncoder(RankingDecoder):
-    """Sees every word of one beside every word of the other; nothing but a comparison can be computed beforehand."""
+    """Decoder of a cross-encoder; only the score of `compare` can be computed from cached candidates."""
 
     def __init__(self, config: Config, spec: HiddenSpec, output: OutputSpec) -> None:
         super().__init__()

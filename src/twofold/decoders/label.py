@@ -1,4 +1,4 @@
-"""Says what a text or an image is: one label, several, or a number."""
+"""Classification and regression: one label, several labels or a number, from a pooled vector."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, O
 
 @dataclass(frozen=True)
 class Config(DecoderConfig):
-    """Settings of the labelling decoder."""
+    """Settings of the label decoder."""
 
     output = "label"
     writes = Scores
 
     pooling: PoolingKind = "mean"
-    """One vector out of the states: first, mean, max, attention, or the encoder's summary."""
+    """Pooling of the states to one vector: `first`, `mean`, `max`, `attention`, ..., or `summary`, the encoder's
+    own."""
     compare: Literal["none", "cosine", "features"] = "none"
-    """Over two texts: what their means tell. cosine: how near they are is all that counts, and a backbone that was made
-    for it starts from there; features: what they have in common and where they differ joins that vector."""
+    """Comparison of two texts by their mean states: `cosine` reads their cosine alone, which suits backbones trained
+    for it; `features` adds product, difference and cosine to the pooled vector."""
     hidden: int | None = None
-    """Width of a layer between that vector and the labels, if there is one."""
+    """Width of a hidden layer before the output layer; null means none."""
     dropout: float = 0.1
-    """Share of that vector's values set to zero."""
+    """Dropout probability on the pooled vector."""
     label_smoothing: float = 0.0
-    """With one label: how much of the probability is spread over all of them."""
+    """Label smoothing, with one label: share of the target probability that is spread over all labels."""
 
     def __post_init__(self) -> None:
         if self.compare == "cosine" and (self.pooling != "mean" or self.hidden):
@@ -55,7 +56,7 @@ class Config(DecoderConfig):
 
 
 class LabelDecoder(Decoder):
-    """One vector, and how much speaks for each label."""
+    """Label decoder: pooling and a prediction head."""
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes | Numbers) -> None:
         super().__init__()
@@ -96,11 +97,11 @@ class LabelDecoder(Decoder):
         return [Scores(row) for row in values.cpu().numpy()]
 
     def _scores(self, hidden: Hidden) -> Tensor:
-        """(rows, labels)"""
+        """Computes the logits, (rows, labels)."""
         return self.head(self._vector(hidden)).float()  # type: ignore[no-any-return]
 
     def _vector(self, hidden: Hidden) -> Tensor:
-        """(rows, width of the head)"""
+        """Pools and compares; returns the input of the prediction head, (rows, width)."""
         if self.config.compare == "none":
             return self.pool(hidden)  # type: ignore[no-any-return]
         first, second = (F.normalize(mean, dim=-1) for mean in means_of_both(hidden))

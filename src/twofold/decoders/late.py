@@ -1,4 +1,4 @@
-"""Late interaction, as in ColBERT: a vector for every token, each query token scored by its best match, summed."""
+"""Late interaction, as in ColBERT: the sum of each query token's largest similarity to a candidate token."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Config(RankingDecoderConfig):
     projection: int | None = 128
     """Width of the token vectors after a linear projection; null keeps the encoder's states."""
     normalize: bool = True
-    """Whether token vectors are brought to length one."""
+    """L2-normalizes the token vectors."""
     skip_punctuation: bool = False
-    """Whether tokens of punctuation alone are left out of the candidates."""
+    """Leaves punctuation tokens out of the candidates."""
     max_vectors: int | None = None
-    """The most vectors that are kept of a candidate: of more, the most alike are averaged (token pooling, Clavié et
-    al., 2024). Training keeps all."""
+    """Maximum number of vectors of a candidate; beyond it the most similar are averaged (token pooling, Clavié et al.,
+    2024). Training keeps all."""
     output_scale: float = 1.0
-    """What scores are multiplied by in the loss, and only there."""
+    """Factor of the scores in the loss only; it does not change the ranking scores."""
 
     def __post_init__(self) -> None:
         if self.output_scale <= 0:
@@ -43,7 +43,7 @@ class Config(RankingDecoderConfig):
 
 
 class LateInteraction(RankingDecoder):
-    """score = Σ_t max_j q_t·c_j over the token vectors of a context and a candidate."""
+    """Late interaction: score = Σ_t max_j q_t·c_j over the token vectors of a context and a candidate."""
 
     several: ClassVar[bool] = True
     punctuation: Tensor
@@ -96,7 +96,7 @@ class LateInteraction(RankingDecoder):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def ceiling(self, contexts: Vectors) -> Tensor:
-        """Each query token by itself: the sum of its largest dot products is the score."""
+        """Vectors that bound the scores, each query token in a group of its own; the bound is the score itself."""
         return contexts.present[:, None]
 
     def _vectors(self, hidden: Hidden) -> Tensor:
@@ -105,7 +105,7 @@ class LateInteraction(RankingDecoder):
 
 
 def _sum_of_maxima(contexts: Vectors, candidates: Vectors) -> Tensor:
-    """(contexts, candidates)"""
+    """Scores of all pairs, (contexts, candidates)."""
     count, positions, width = candidates.vectors.shape
     products = contexts.vectors @ candidates.vectors.reshape(-1, width).T  # (contexts, tokens, candidates × positions)
     products = products.view(*products.shape[:2], count, positions)
@@ -118,7 +118,7 @@ def _sum_of_maxima(contexts: Vectors, candidates: Vectors) -> Tensor:
 
 
 def punctuation_of(pieces: Sequence[str]) -> list[int]:
-    """The tokens of punctuation alone; special tokens, such as [CLS], are none."""
+    """Tokens that are punctuation only; special tokens such as [CLS] are not."""
     bare = [piece.removeprefix("▁").removeprefix("##") for piece in pieces]
     return [
         token
@@ -131,16 +131,16 @@ class Pooled(NamedTuple):
     """Candidate vectors after token pooling."""
 
     vectors: Tensor
-    """(rows, vectors, width)"""
+    """Shape (rows, vectors, width)."""
     mask: Tensor
-    """(rows, vectors), true where a vector is there."""
+    """Shape (rows, vectors), true for real vectors."""
     places: Tensor
-    """(rows, tokens): the vector that each token is part of; -1 for none."""
+    """Index of the vector that each token is part of, (rows, tokens); -1 for none."""
 
 
 def pool_tokens(vectors: Tensor, mask: Tensor, most: int) -> Pooled:
-    """At most so many vectors of each row: the two that are most alike, by cosine, are averaged until few enough
-    are left; a mean counts as often as the tokens that it stands for."""
+    """Averages the two most similar vectors of a row, by cosine, until at most `most` are left; a mean is weighted by
+    the number of its tokens."""
     rows, positions, _ = vectors.shape
     sums, sizes, real = vectors * mask[..., None], mask.to(vectors.dtype), mask.clone()
     owners = torch.arange(positions, device=mask.device).repeat(rows, 1)  # the vector that each token is part of

@@ -1,4 +1,4 @@
-"""A poly-encoder: m codes attend over the context's tokens, the candidate attends over the codes."""
+"""Poly-encoder: m codes attend over the context's tokens, the candidate attends over the codes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 @dataclass(frozen=True)
 class Config(VectorSettings, RankingDecoderConfig):
-    """Settings of the poly-encoder; pooling is that of the candidate."""
+    """Settings of the poly-encoder (Humeau et al., 2020); `pooling` is that of the candidate."""
 
     codes: int = 16
-    """How many vectors stand for a context: m."""
+    """Number m of codes: the vectors of a context."""
     code_kind: Literal["learned", "first"] = "learned"
-    """Trained codes that attend over the tokens, or the states of the first m tokens (the last of a causal encoder)."""
+    """Codes: `learned` ones that attend over the tokens, or the states of the `first` m tokens (causal encoders: the
+    last)."""
     code_attention: Literal["plain", "scaled"] = "plain"
-    """How codes look at tokens: softmax(q·h), or that of q·h/√d."""
+    """Attention of the codes over the tokens: `plain`, softmax(q·h), or `scaled`, softmax(q·h/√d)."""
     code_size: float = 1.0
-    """How long a code is at the start of a training: near 0 all codes begin as the mean of the tokens."""
+    """Initial length of a learned code; near 0 all codes begin as the mean of the tokens."""
     attention: Literal["plain", "scaled", "multihead"] = "plain"
-    """How a candidate looks at the codes: softmax(s), softmax(s/√d), or several heads with projections of their own."""
+    """Attention of a candidate over the codes: `plain`, softmax(s), `scaled`, softmax(s/√d), or `multihead`."""
     heads: int = 4
-    """With multihead: how many."""
+    """Number of attention heads with `attention: multihead`."""
 
     def needs(self) -> frozenset[str]:
         return super().needs() | {"states", "finish"}
@@ -47,7 +48,7 @@ class Config(VectorSettings, RankingDecoderConfig):
 
 
 class PolyEncoder(RankingDecoder):
-    """score = Σ_i softmax_i(β s_i)·s_i with s_i = c·y_i: a function of the m dot products alone."""
+    """Poly-encoder: score = Σ_i softmax_i(β s_i)·s_i with s_i = c·y_i, a function of the m dot products alone."""
 
     def __init__(self, config: Config, spec: HiddenSpec) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ class PolyEncoder(RankingDecoder):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
-        """Σ_i softmax_i(β s_i)·y_i"""
+        """Attended code vectors Σ_i softmax_i(β s_i)·y_i, (rows, width)."""
         if self.heads:
             return self.heads.look(contexts, candidates)
         products = (contexts.vectors @ candidates[:, :, None])[..., 0] * self.beta
@@ -94,7 +95,7 @@ class PolyEncoder(RankingDecoder):
         return (products.softmax(1)[:, None] @ contexts.vectors)[:, 0]
 
     def ceiling(self, contexts: Vectors) -> Tensor:
-        """A mean of dot products is at most the largest of them; each head has a mean of its own."""
+        """Vectors that bound the scores: a mean of dot products is at most the largest of them, in each head."""
         vectors = contexts.vectors if contexts.mask is None else contexts.vectors[contexts.mask][None]
         return vectors if self.heads is None else self.heads.ceiling(vectors)
 
@@ -105,7 +106,7 @@ class PolyEncoder(RankingDecoder):
         return (weights * parts).sum((1, 2)) + self.heads.constant(block)
 
     def _parts(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Vectors) -> tuple[Tensor, Tensor]:
-        """Weights of the codes and what each adds to the score, (contexts, codes, candidates) each; with several heads
+        """Weights of the codes and their parts of the score, (contexts, codes, candidates) each; with several heads
         (contexts, heads, codes, candidates)."""
         products = keys @ block.T
         if self.heads is not None and values is not None:
@@ -116,14 +117,14 @@ class PolyEncoder(RankingDecoder):
         return logits.softmax(1), products
 
     def _looks(self, hidden: Hidden) -> tuple[Tensor, Tensor | None]:
-        """Attention of the codes over the tokens, (rows, codes, positions), and which codes are there."""
+        """Attention of the codes over the tokens, (rows, codes, positions), and the mask of real codes."""
         states, mask = hidden.need("states"), hidden.mask
         if self.codes is None:
             return self._first(states, mask)
         return attention_weights(self.codes, states, mask, self.code_scale), None
 
     def _first(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes that look at one position each: the first m real ones, or the last m; and which of them are there."""
+        """Attention of codes at one position each, the first m real ones or the last m, and the mask of real codes."""
         lengths = mask.sum(1, keepdim=True)
         start = (lengths - self.number).clamp(min=0) if self.causal else torch.zeros_like(lengths)
         places = start + torch.arange(self.number, device=states.device)  # (rows, m)
@@ -156,7 +157,7 @@ class Heads(nn.Module):
         return keys.flatten(1, 2), values.flatten(1, 2)
 
     def parts(self, logits: Tensor, values: Tensor, contexts: Vectors) -> tuple[Tensor, Tensor]:
-        """Weights of the codes and what each adds to the score, (contexts, heads, codes, candidates) each, from dot
+        """Weights of the codes and their parts of the score, (contexts, heads, codes, candidates) each, from dot
         products with keys and values, (contexts, heads × codes, candidates) each."""
         logits = self._apart(logits, 1) + self._query_bias(contexts.vectors)[..., None]
         if contexts.mask is not None:
@@ -168,7 +169,7 @@ class Heads(nn.Module):
         return candidates @ self._bias()
 
     def look(self, contexts: Vectors, candidates: Tensor) -> Tensor:
-        """What each candidate finds in the context of the same row: (rows, width)."""
+        """Result of each candidate's attention over the codes of the same row, (rows, width)."""
         keys, values = self.project(contexts.vectors)
         logits = self._apart((keys @ candidates[:, :, None])[..., 0], 1) + self._query_bias(contexts.vectors)
         if contexts.mask is not None:
@@ -176,23 +177,23 @@ class Heads(nn.Module):
         return (logits.softmax(-1)[..., None] * self._apart(values, 1)).sum((1, 2)) + self._bias()
 
     def ceiling(self, vectors: Tensor) -> Tensor:
-        """One context's codes → (heads + 1, codes, width): each head's values, and what every candidate finds."""
+        """Values of each head for the codes of one context, and the constant vector; (heads + 1, codes, width)."""
         values = self._apart(self.project(vectors)[1][0], 0)
         return torch.cat([values, self._bias().expand(1, *values.shape[1:])])
 
     def _split(self, vectors: Tensor) -> Tensor:
-        """(contexts, codes, width) → (contexts, heads, codes, width of a head)"""
+        """Splits (contexts, codes, width) into (contexts, heads, codes, width of a head)."""
         return self._apart(vectors, 2).transpose(1, 2)
 
     def _apart(self, tensor: Tensor, dimension: int) -> Tensor:
-        """One dimension as two, the first of which is the heads."""
+        """Splits a dimension into two, the first of which is the heads."""
         return torch.unflatten(tensor, dimension, (self.count, -1))
 
     def _query_bias(self, vectors: Tensor) -> Tensor:
-        """What the query's bias adds to each logit: (contexts, heads, codes)."""
+        """Part of each logit that comes from the bias of the query, (contexts, heads, codes)."""
         bias = self._apart(self.query.bias, 0)[:, :, None]  # (heads, width of a head, 1)
         return (self._split(self.key(vectors)) @ bias)[..., 0] / math.sqrt(self.width // self.count)
 
     def _bias(self) -> Tensor:
-        """What every candidate finds, whatever it looks at: (width,)."""
+        """Part of the attention's result that depends on no code, (width,)."""
         return self.output(self.value.bias)  # type: ignore[no-any-return]

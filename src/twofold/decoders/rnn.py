@@ -1,4 +1,4 @@
-"""A recurrent network that writes a text from one vector of fixed size, without attention."""
+"""Recurrent text decoder over one vector of fixed size, without attention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Config(RecurrentDecoderConfig):
 
 
 class Remembered(NamedTuple):
-    """The vector, and the state of the recurrence."""
+    """Vector of the source, and the state of the recurrent layers."""
 
     vector: Tensor
     state: RecurrentState
@@ -38,7 +38,7 @@ class Remembered(NamedTuple):
 
 
 class RNNDecoder(RecurrentDecoder):
-    """The vector sets the first state and is read again with every token."""
+    """Recurrent decoder: the vector sets the initial state and is read again with every token."""
 
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(config, memory_width, vocabulary)
@@ -53,7 +53,7 @@ class RNNDecoder(RecurrentDecoder):
         return Remembered(vector, self.recurrent.state(torch.tanh(self.first(vector))))
 
     def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
-        """Features (rows, positions, embedding) after each token, and the state after the last."""
+        """Computes features (rows, positions, embedding) after each token, and the state after the last."""
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         inputs = torch.cat([embedded, state.vector[:, None].expand(-1, tokens.shape[1], -1)], -1)
         outputs, after = self.recurrent(inputs, state.state)

@@ -1,4 +1,4 @@
-"""Gives each word a tag; tags that mark the beginning and the inside of names always make whole names."""
+"""Sequence labeling: a tag for each word, with BIO tags decoded by Viterbi so that they form whole entity spans."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Config(DecoderConfig):
     writes = TagNumbers
 
     hidden: int | None = None
-    """Width of a layer between a word's state and its tag, if there is one."""
+    """Width of a hidden layer before the output layer; null means none."""
     dropout: float = 0.1
-    """Share of the states' values set to zero."""
+    """Dropout probability on the states."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TagsDecoder:
         assert isinstance(output, Classes)
@@ -31,7 +31,7 @@ class Config(DecoderConfig):
 
 
 class TagsDecoder(Decoder):
-    """The first piece of each word speaks for it."""
+    """Tagging decoder over the state of each word's first sub-word."""
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()

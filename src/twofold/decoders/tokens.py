@@ -1,4 +1,4 @@
-"""Guesses words of a text itself: those that were masked, or over a causal encoder each that follows."""
+"""Pre-training by prediction of tokens: masked ones, or the next one over a causal encoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twofold.types import Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target,
 
 @dataclass(frozen=True)
 class Config(DecoderConfig):
-    """Settings of the decoder that a text encoder is pre-trained with."""
+    """Settings of the pre-training decoder."""
 
     output = "tokens"
     writes = TokenScores
@@ -26,7 +26,7 @@ class Config(DecoderConfig):
 
 
 class TokensDecoder(Decoder):
-    """A layer, then a score for each token; the table of the encoder's tokens serves here as well where it fits."""
+    """Language-model head: a dense layer, then the output layer, tied to the encoder's embeddings if the shapes fit."""
 
     def __init__(self, spec: HiddenSpec, output: Vocabulary) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A Transformer that writes a text: masked self-attention over what is written, cross-attention over the source."""
+"""Transformer text decoder: causal self-attention over the generated tokens, cross-attention over the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.generate.decoder import TextDecoder, make_output
 from twofold.generate.search import Step
-from twofold.layers.attention import KeysValues, Past
+from twofold.layers.attend import KeysValues
+from twofold.layers.attention import Past
 from twofold.layers.blocks import Embed, make_embedding
 from twofold.layers.cache import Cache
 from twofold.layers.transformer import BlockSettings, DecoderBlock
@@ -23,9 +24,9 @@ class Config(BlockSettings, DecoderConfig):
     """Settings of the Transformer decoder."""
 
     label_smoothing: float = 0.0
-    """Share of the probability that is spread over all tokens when learning."""
+    """Label smoothing: share of the target probability that is spread over all tokens in training."""
     tied: bool = True
-    """Whether the layer over the vocabulary shares the table of token vectors."""
+    """Shares the weights of the output layer with the token embeddings (tied embeddings)."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TransformerDecoder:
         assert isinstance(output, Vocabulary)
@@ -36,7 +37,7 @@ class Remembered(NamedTuple):
     """Keys and values of the source for each layer, the mask of the source, and the cache of generated positions."""
 
     source: tuple[KeysValues, ...]
-    """One entry a layer; the hypotheses of a row share it."""
+    """Keys and values of each layer; the hypotheses of a row share them."""
     mask: Tensor
     """Shape (rows, source positions)."""
     cache: Cache
@@ -51,7 +52,7 @@ class Remembered(NamedTuple):
 
 
 class TransformerDecoder(TextDecoder):
-    """All positions at once when taught, one more position at a time when it writes."""
+    """Transformer decoder: all positions at once in training, one position at a time in generation."""
 
     def __init__(self, config: Config, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)
@@ -79,7 +80,7 @@ class TransformerDecoder(TextDecoder):
         return cast(Iterable[DecoderBlock], self.blocks)
 
     def step(self, state: Remembered, tokens: Tensor) -> Step:
-        """Writes into the cache of `state`, which is used up: generation goes on from the new state."""
+        """Computes the next position; writes into the cache of `state`, which must not be used again."""
         cache = state.cache
         visible = cache.advance(tokens.device)
         embedded = self.embed(self.embedding(tokens[:, None]), cache.length - 1)

@@ -1,4 +1,4 @@
-"""Hangs each word from another, and says how: always one tree with one root."""
+"""Biaffine dependency parser: the maximum spanning tree with one root, and the relation of each word to its head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twofold.results import Arcs
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 ROOT = "root"
-"""The relation that, where the data has it, belongs to the root and to no other word."""
+"""Relation that belongs to the root and to no other word, if the data has it."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Config(DecoderConfig):
     writes = Arcs
 
     width: int = 256
-    """Of what is kept of a word to find its head, and of a head to be found."""
+    """Width of the vectors of words as dependents and as heads."""
     relation_width: int = 96
-    """The same for the relation between the two."""
+    """Width of the vectors that predict the relation."""
     dropout: float = 0.3
-    """Share of the values set to zero before and behind the layers that make them."""
+    """Dropout probability before and after the layers that compute these vectors."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TreeDecoder:
         assert isinstance(output, Classes)
@@ -40,7 +40,7 @@ class Config(DecoderConfig):
 
 
 class TreeDecoder(Decoder):
-    """Scores every pair of words; the best tree of all is taken."""
+    """Tree decoder: scores every pair of words and finds the best tree."""
 
     def __init__(self, config: Config, spec: HiddenSpec, output: Classes) -> None:
         super().__init__()
@@ -84,27 +84,33 @@ class TreeDecoder(Decoder):
         scores = (scores + arcs.gather(-1, heads[..., None])[..., 0]).masked_fill(~mask, 0.0).sum(1)
         chances = (arcs.exp().cpu().numpy(), names.exp().cpu().numpy())
         return [
-            Arcs(tuple(h[:n]), tuple(r[:n]), score, of_heads[:n, : n + 1], of_relations[:n])
-            for h, r, n, score, of_heads, of_relations in zip(
+            Arcs(
+                tuple(parents[:length]),
+                tuple(labels[:length]),
+                score,
+                of_heads[:length, : length + 1],
+                of_labels[:length],
+            )
+            for parents, labels, length, score, of_heads, of_labels in zip(
                 heads.tolist(), relations.tolist(), lengths, scores.tolist(), *chances, strict=True
             )
         ]
 
     def _nodes(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
-        """The root and the words, (rows, 1 + words, width), and where there is a word, (rows, words)."""
+        """States of the root and the words, (rows, 1 + words, width), and the mask of words, (rows, words)."""
         states, mask = hidden.of_words()
         root = self.root.expand(len(states), 1, -1)
         return dropout(torch.cat([root, states], 1), self.dropout, self.training), mask
 
     def _arcs(self, nodes: Tensor, mask: Tensor) -> Tensor:
-        """(rows, words, 1 + words): how well each word hangs from the root and from every word."""
+        """Scores of the root and of every word as head of each word, (rows, words, 1 + words)."""
         words, heads = self._kept(self.word, nodes[:, 1:]), self._kept(self.head, nodes)
         scores: Tensor = (_with_one(words) @ self.arc) @ heads.transpose(1, 2)
         there = F.pad(mask, (1, 0), value=True)
         return scores.float().masked_fill(~there[:, None], -math.inf)
 
     def _relations(self, nodes: Tensor, heads: Tensor) -> Tensor:
-        """(rows, words, relations) between each word and the given head."""
+        """Scores of the relations between each word and the given head, (rows, words, relations)."""
         words = _with_one(self._kept(self.word_relation, nodes[:, 1:]))
         every = _with_one(self._kept(self.head_relation, nodes))
         chosen = every.gather(1, heads[..., None].expand(-1, -1, every.shape[-1]))
@@ -115,5 +121,5 @@ class TreeDecoder(Decoder):
 
 
 def _with_one(values: Tensor) -> Tensor:
-    """The same with a 1 behind, so that a product has a part that depends on the other side alone."""
+    """Appends a 1 to each vector, so that a product has a part that depends on the other side alone."""
     return F.pad(values, (0, 1), value=1.0)

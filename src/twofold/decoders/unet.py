@@ -1,4 +1,4 @@
-"""Paints a class for each pixel: from the coarsest map back to the image's size, with the finer maps on the way."""
+"""U-Net decoder for segmentation: transposed convolutions up to the image's size, with skip connections."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ class Config(DecoderConfig):
     writes = PixelClasses
 
     widths: tuple[int, ...] | None = None
-    """Channels after each doubling, from coarse to fine; unless given those of the encoder, then half as many."""
+    """Number of channels after each doubling, from coarse to fine; null means those of the encoder, then half as
+    many."""
     skips: bool = True
-    """Whether each scale also reads the encoder's map of that scale."""
+    """Joins the encoder's feature map of each scale (skip connections)."""
     convolutions: int = 2
-    """How many follow each doubling."""
+    """Number of convolutions after each doubling."""
     norm: ImageNorm = "batch"
-    """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients and several
+    processes."""
     activation: Activation = "relu"
-    """What follows each convolution."""
+    """Activation after each convolution."""
     dropout: float = 0.0
-    """Share of the coarsest map's channels set to zero."""
+    """Dropout probability on the channels of the coarsest feature map."""
     cross_entropy: float = 1.0
     """Weight of the cross-entropy of each pixel."""
     focal: float = 0.0
     """Weight of the focal loss (Lin et al., 2017): cross-entropy that counts less where the class is clear."""
     focal_power: float = 2.0
-    """How much less: (1 - probability) to this power."""
+    """Exponent of the focal loss: cross-entropy is weighted by (1 - probability) to this power."""
     dice: float = 0.0
     """Weight of the Dice loss: one minus the overlap of each class in each image that shows it."""
     class_weights: tuple[float, ...] | None = None
-    """How much each class counts in cross-entropy and focal loss; all alike unless given."""
+    """Weight of each class in cross-entropy and focal loss; null weights all alike."""
 
     def __post_init__(self) -> None:
         weights = (self.cross_entropy, self.focal, self.dice, *(self.class_weights or ()))
@@ -64,7 +66,7 @@ class Config(DecoderConfig):
 
 
 class Up(nn.Module):
-    """Doubles a map's height and width, joins the encoder's map of that size, and reads both."""
+    """Upsampling step: a transposed convolution, the encoder's feature map of that size, and convolutions over both."""
 
     def __init__(self, config: Config, channels: int, skip: int, width: int) -> None:
         super().__init__()
@@ -81,7 +83,7 @@ class Up(nn.Module):
 
 
 class UNetDecoder(Decoder):
-    """A distribution over the classes for each pixel."""
+    """U-Net decoder: a distribution over the classes for each pixel."""
 
     def __init__(self, config: Config, spec: HiddenSpec, classes: Classes) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ class UNetDecoder(Decoder):
         self.class_weights = nn.Buffer(torch.tensor(config.class_weights or [1.0] * len(classes)), persistent=False)
 
     def forward(self, hidden: Hidden) -> Tensor:
-        """(rows, classes, height, width): one number for each class of each pixel."""
+        """Computes the logits of each pixel, (rows, classes, height, width)."""
         *finer, maps = hidden.pyramid()
         assert hidden.size is not None
         maps = F.dropout2d(maps, self.config.dropout, self.training)
@@ -118,7 +120,7 @@ class UNetDecoder(Decoder):
         return int(target.mask.sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        """A sum over the pixels that count; each image's Dice counts as often as it has pixels."""
+        """Loss summed over all labeled pixels; the Dice loss of an image is weighted by their number."""
         config, scores = self.config, self.forward(hidden).float()
         right = target.tokens.masked_fill(~target.mask, -100)
         total, logs = scores.new_zeros(()), scores.log_softmax(1)
@@ -144,7 +146,7 @@ class UNetDecoder(Decoder):
 
 
 def _dice(chances: Tensor, target: Target) -> Tensor:
-    """(rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that an image shows."""
+    """Dice loss of each image, (rows,): one minus the mean overlap 2·|A∩B| / (|A|+|B|) of the classes that it shows."""
     tokens, counts = target.tokens.flatten(1), target.mask.flatten(1).to(chances.dtype)
     chances = chances.flatten(2)
     none = chances.new_zeros(chances.shape[:2])

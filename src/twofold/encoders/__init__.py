@@ -1,4 +1,4 @@
-"""f : X → H. Each encoder is one file; this one says what the settings of every encoder offer."""
+"""Interface of the settings of encoders, f : X → H; each encoder is one file of this folder."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from twofold.types import Encoder, HiddenSpec, InputBatch
 
 @dataclass(frozen=True)
 class EncoderConfig(Part):
-    """Settings of an encoder; they know what it will give, and build it."""
+    """Settings of an encoder: its output is known from them, and they build it."""
 
     role: ClassVar[Role] = "encoders"
     sizes: ClassVar[bool] = True
     input: ClassVar[str] = "text"
-    """The kind of input that it reads unless a recipe or an output says."""
+    """Default kind of input, unless the recipe or the output names one."""
     reads: ClassVar[type[InputBatch]] = Tokens
-    """What it reads."""
+    """Class of input batches that the encoder reads."""
 
     def beside(self) -> type[InputBatch] | None:
-        """What it can read beside that, if anything."""
+        """Returns the class of a second input that the encoder can read beside the first, or None."""
         return None
 
     def alone(self) -> Self:
-        """The same, which reads nothing beside its input."""
+        """Returns the settings without a second input."""
         return self
 
     def spec(self) -> HiddenSpec:
-        """What it gives."""
+        """Returns the widths of the encoder's output."""
         raise NotImplementedError
 
     def gives(self) -> frozenset[str]:
-        """The fields of `Hidden` that it can fill, known without loading anything."""
+        """Returns the fields of `Hidden` that the encoder can fill; nothing is loaded for it."""
         return self.spec().gives()
 
     def build(self, vocabulary: Any, needs: frozenset[str]) -> Encoder:
-        """A new encoder that fills the fields of `Hidden` that are needed.
+        """Builds an encoder that fills the needed fields of `Hidden`.
 
-        vocabulary: the `InputSpec` of what it `reads`: of texts the `Vocabulary`, of sounds their `Features`
+        vocabulary: the `InputSpec` of the input: the `Vocabulary` of texts, the `Features` of sounds
         """
         raise NotImplementedError
 
     def settled(self) -> Self:
-        """With all that must be known to build it again where the weights it started from are not at hand."""
+        """Returns complete settings, from which the encoder is built again without its initial weights."""
         return self
 
     def own_tokenizer(self) -> TextTokenizer | None:
-        """The tokenizer that belongs to the weights it starts from, if it starts from any."""
+        """Returns the tokenizer that belongs to the initial weights, or None."""
         return None
 
     def longest(self) -> int | None:
-        """The most tokens that it can read, where the weights it starts from set such a limit."""
+        """Returns the maximum number of tokens that the initial weights allow, or None."""
         return None
 
     def folder(self) -> Path | None:
-        """The folder on the disk that the weights it starts from are in, if they are in one."""
+        """Returns the folder of the initial weights, or None."""
         return None
 
     def fill(self, encoder: Encoder, anyway: bool = False) -> None:
-        """Give a new encoder the weights it starts from; those that do not fit are an error unless `anyway`."""
+        """Loads the initial weights into a new encoder; weights that do not fit are an error unless `anyway`."""

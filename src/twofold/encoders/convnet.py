@@ -1,4 +1,4 @@
-"""A convolutional network that reads an image in stages, each half as fine as the one before."""
+"""Convolutional network over an image, in stages of halved resolution."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ class Config(EncoderConfig):
     input = "image"
     reads = Images
     widths: tuple[int, ...] = (32, 64, 128, 256)
-    """Channels of each stage, from fine to coarse."""
+    """Number of channels of each stage, from fine to coarse."""
     blocks: int = 2
-    """Pairs of convolutions in a stage, each with a residual connection around it."""
+    """Number of residual blocks in a stage; each has two convolutions."""
     residual: bool = True
     """Adds the residual connections; `false` builds a plain stack of convolutions."""
     stem: Literal[1, 2, 4] = 2
-    """How many pixels high and wide a place of the finest map is."""
+    """Stride of the finest feature map, in pixels."""
     norm: ImageNorm = "batch"
-    """BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients and several
+    processes."""
     activation: Activation = "relu"
-    """What follows each convolution."""
+    """Activation after each convolution."""
     dropout: float = 0.0
-    """Share of values set to zero on the states and the summary."""
+    """Dropout probability on the states and the summary."""
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -48,7 +49,8 @@ class Config(EncoderConfig):
 
 
 class ConvnetEncoder(Encoder):
-    """A map after each stage; the places of the last one are the states, and their mean is the summary."""
+    """Convolutional encoder: a feature map after each stage; the positions of the last one are the states, their mean
+    the summary."""
 
     def __init__(self, config: Config, needs: frozenset[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A backbone from Hugging Face transformers: BERT, DistilBERT, GPT-2, MiniLM, or any other that AutoModel loads."""
+"""Backbone from Hugging Face transformers: BERT, DistilBERT, GPT-2, MiniLM, or any other that AutoModel loads."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 DEFAULT_WIDTH = 384
 SAFELY: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
 WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
-"""What architectures call the width of their states."""
+"""Names of the settings that hold the width of the states."""
 DROPOUTS = ["dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "mlp_dropout", "embedding_dropout"]
 DROPOUTS += ["resid_pdrop", "embd_pdrop", "resid_dropout", "embed_dropout"]
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
 CONSTANTS = (".position_ids", ".attn.bias", ".attn.masked_bias", ".inv_freq")
-"""What older versions of transformers saved, though it is always the same."""
+"""Suffixes of constant tensors that older versions of transformers saved."""
 HEADS = ("cls.", "lm_head.", "classifier.", "score.", "qa_outputs.")
-"""What transformers calls that which was trained on top of a model."""
+"""Prefixes of the tensors of prediction heads."""
 BOTH_WAYS = ("bert-generation", "cpmant", "xlnet")
-"""Architectures that were made to write text, and yet see what stands behind a position."""
+"""Architectures of language models whose attention is bidirectional."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Config(EncoderConfig):
     """Settings of a pretrained backbone."""
 
     name: str = DEFAULT
-    """`default`, a folder, or a hub id; safetensors only, and no code from there is run."""
+    """Name of the backbone: `default`, a folder, or a hub id; safetensors only, and no code from there is run."""
     dropout: float = 0.1
-    """Share of values set to zero in training."""
+    """Dropout probability in training."""
     attention_dropout: float = 0.0
-    """The same on the attention weights; slow on CPUs, whose fused attention has none."""
+    """Dropout probability on the attention weights; slow on CPUs, where fused attention does not support it."""
     architecture: dict[str, Any] | None = None
-    """The backbone's own settings, filled in when it is first read."""
+    """Settings of the backbone itself, filled in when it is first read."""
 
     def spec(self) -> HiddenSpec:
         if self.name == DEFAULT and self.architecture is None:
@@ -91,10 +91,10 @@ class Config(EncoderConfig):
         return PretrainedEncoder(self, vocabulary)
 
     def own_tokenizer(self, start: bool = True, lowercase: bool = False) -> TextTokenizer:
-        """That of the backbone.
+        """Returns the tokenizer of the backbone.
 
-        start: put its start token before texts where it puts nothing around them itself
-        lowercase: read capitals as small letters, also where it does not
+        start: puts its start token before texts if it adds no special tokens itself
+        lowercase: lowercases texts, even if the tokenizer does not
         """
         with clearly(self.name):
             return read_backbone_tokenizer(self.name, folder_of(self.name), FOLDER, start, lowercase)
@@ -106,7 +106,7 @@ class Config(EncoderConfig):
 
 
 class PretrainedEncoder(Encoder):
-    """The states of the backbone's last layer."""
+    """Pretrained encoder: its states are those of the backbone's last layer."""
 
     def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -134,14 +134,14 @@ class PretrainedEncoder(Encoder):
 
 
 class Dropout(nn.Dropout):
-    """Takes less time on a CPU; attention asks it only for its share, so it serves there too."""
+    """Fast dropout on CPUs; attention only reads its probability, so that it can stand there too."""
 
     def forward(self, values: Tensor) -> Tensor:
         return dropout(values, self.p, self.training)
 
 
 def _architecture(name: str) -> dict[str, Any]:
-    """All of the backbone's own settings; code that they may name is not run."""
+    """Reads all settings of the backbone; code that they name is not run."""
     from transformers import AutoConfig
     from transformers.utils.hub import cached_file
 
@@ -159,7 +159,7 @@ def _architecture(name: str) -> dict[str, Any]:
 
 
 def _is_causal(settled: dict[str, Any]) -> bool:
-    """Whether a position sees only what stands before it: so do those that were made to write, and for nothing else."""
+    """Returns True for a causal backbone: one that was trained as a language model and for nothing else."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as WRITE
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as FILL_GAPS
 
@@ -169,7 +169,7 @@ def _is_causal(settled: dict[str, Any]) -> bool:
 
 
 def _settings(config: Config) -> Any:
-    """The backbone's own settings, with our shares of dropout."""
+    """Creates the settings of the backbone, with our dropout probabilities."""
     from transformers import AutoConfig
 
     kind = dict(config.architecture or _architecture(config.name))
@@ -183,7 +183,8 @@ def _settings(config: Config) -> Any:
 
 
 def _pretrained(name: str, settings: Any, anyway: bool) -> Any:
-    """The backbone with its weights; unless `anyway` all must be there, for transformers would make up the others."""
+    """Loads the backbone with its weights. Unless `anyway`, all must be there: transformers draws missing ones at
+    random."""
     from transformers import AutoModel
 
     how = {**SAFELY, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
@@ -206,13 +207,14 @@ def _pretrained(name: str, settings: Any, anyway: bool) -> Any:
 
 
 def is_on_top(name: str, names: Iterable[str], prefix: str) -> bool:
-    """Whether a tensor, one of those of `names`, was trained on top of a model whose own begin with `prefix`."""
+    """Returns True if a tensor belongs to a prediction head; the model's own tensors among `names` begin with
+    `prefix`."""
     within = any(other.startswith(f"{prefix}.") for other in names)  # the model is one part of what was saved
     return name.startswith(HEADS) or (within and not name.startswith(f"{prefix}."))
 
 
 def _shapes(name: str) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor in a backbone's files."""
+    """Reads the shape of every tensor in the backbone's files."""
     from transformers.utils.hub import cached_file
 
     folder = Path(str(cached_file(folder_of(name), "config.json"))).parent  # of a hub id, where it was put
@@ -223,14 +225,14 @@ def _shapes(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def _network(settings: Any) -> Any:
-    """A new network that reads, with weights drawn at random."""
+    """Creates the backbone with random weights."""
     from transformers import AutoModel
 
     return _text_reader(AutoModel.from_config(settings, attn_implementation=None, **SAFELY))  # type: ignore[no-untyped-call]
 
 
 def _text_reader(whole: Any) -> Any:
-    """The part that reads, without a pooler: its output is not read, so it would get no gradient."""
+    """Returns the encoder half of a network, without the pooler, whose output is unused and would get no gradient."""
     reader = whole.get_encoder() if "decoder_input_ids" in inspect.signature(whole.forward).parameters else whole
     if getattr(reader, "pooler", None) is not None:
         reader.pooler = None
@@ -238,7 +240,7 @@ def _text_reader(whole: Any) -> Any:
 
 
 def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabulary) -> None:
-    """Refuse tokens and positions that the backbone has no vectors for."""
+    """Refuses tokens and positions for which the backbone has no embeddings."""
     known = backbone.get_input_embeddings().num_embeddings
     if vocabulary.size > known:
         remedy = "take both from one model"
@@ -250,7 +252,7 @@ def _check_limits(name: str, backbone: Any, settings: Any, vocabulary: Vocabular
 
 
 def _longest(backbone: Any, settings: Any) -> int | None:
-    """The most tokens that it has positions for, where there is a limit."""
+    """Returns the maximum number of positions of the backbone, or None without a limit."""
     longest = getattr(settings, "max_position_embeddings", None) or 0  # below 1 where there is no limit
     for module in backbone.modules():
         table = getattr(module, "position_embeddings", None)

@@ -1,4 +1,4 @@
-"""A recurrent network, GRU or LSTM, that reads a text in one direction or both."""
+"""Recurrent network, GRU or LSTM, over a text in one direction or both."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Config(RecurrentSettings, EncoderConfig):
     """Settings of the recurrent encoder."""
 
     bidirectional: bool = True
-    """Whether it also reads from right to left; states and summary are then twice as wide."""
+    """Reads from right to left as well; states and summary are then twice as wide."""
     summary: Literal["last", "mean", "max"] = "last"
-    """The one vector: the last state of each direction, or the mean or the largest values over all positions."""
+    """Pooling for the summary: `last` state of each direction, `mean` or `max` (maximum) over all positions."""
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors, between the layers and on the states."""
+    """Dropout probability on the token embeddings, between the layers and on the states."""
 
     def spec(self) -> HiddenSpec:
         width = self.width * (1 + self.bidirectional)
@@ -35,7 +35,7 @@ class Config(RecurrentSettings, EncoderConfig):
 
 
 class RNNEncoder(Encoder):
-    """States of every position, and one vector made of them."""
+    """Recurrent encoder: the states of all positions, and a summary pooled from them."""
 
     def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class RNNEncoder(Encoder):
         )
 
     def _summary(self, states: Tensor, last: Tensor, mask: Tensor) -> Tensor:
-        """(rows, width), whatever the number of positions."""
+        """Pools the summary, (rows, width)."""
         if self.summary == "max":
             last = masked_max(states, mask)
         elif self.summary == "mean":

@@ -1,4 +1,4 @@
-"""Reads spectrograms: convolutions that make time and frequency coarser, then a Transformer."""
+"""Convolutions over a spectrogram that reduce time and frequency, followed by a Transformer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from twofold.types import Batch, Encoder, Features, Hidden, HiddenSpec
 
 @dataclass(frozen=True)
 class Config(BlockSettings, EncoderConfig):
-    """Settings of the encoder of spectrograms; of no layers it is convolutions alone."""
+    """Settings of the spectrogram encoder; with `layers: 0` it has convolutions only."""
 
     input = "audio"
     reads = Spectrogram
     may_be_0 = ("layers",)
     channels: tuple[int, ...] = (32, 64)
-    """Channels of the convolutions, each of which halves time and frequency."""
+    """Number of channels of each convolution; each halves time and frequency."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,7 +38,7 @@ class Config(BlockSettings, EncoderConfig):
 
 
 class SpectrogramEncoder(Encoder):
-    """A state for every few frames; the summary is their mean."""
+    """Spectrogram encoder: a state for every 2^n frames after n convolutions; the summary is their mean."""
 
     def __init__(self, config: Config, features: Features, needs: frozenset[str]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class SpectrogramEncoder(Encoder):
 
 
 class Halving(nn.Module):
-    """A convolution that halves time and frequency, a norm over the channels of each place, and ReLU."""
+    """Convolution that halves time and frequency, a norm over the channels of each position, and ReLU."""
 
     def __init__(self, before: int, channels: int, norm: NormKind) -> None:
         super().__init__()
@@ -78,7 +78,8 @@ class Halving(nn.Module):
         self.norm = make_norm(norm, channels)
 
     def forward(self, maps: Tensor, mask: Tensor) -> Tensor:
-        """(rows, frames, bands, channels) → half as many frames and bands, rounded up; padding is read as zeros."""
+        """Maps (rows, frames, bands, channels) to half as many frames and bands, rounded up; padding is read as
+        zeros."""
         real = (maps * mask[..., None, None]).permute(0, 3, 1, 2)
         halved = self.convolution(real).permute(0, 2, 3, 1)
         return F.relu(self.norm(halved, mask[:, ::2, None].expand(halved.shape[:3])))

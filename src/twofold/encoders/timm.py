@@ -1,4 +1,4 @@
-"""A network of the `timm` package that reads an image: its name is enough, its weights may come from a file."""
+"""Image network of the `timm` package, by its name there."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ _STAGE = re.compile(r"^([a-z]+)_(\d+)\.")
 
 @dataclass(frozen=True)
 class Config(EncoderConfig):
-    """Settings of a network from timm."""
+    """Settings of the timm encoder."""
 
     input = "image"
     reads = Images
     name: str = "resnet18"
-    """Its name there; it must give maps that halve from one to the next, as resnet18, convnext_tiny, ... do."""
+    """Name of the network in timm; its feature maps must halve from one to the next, as in resnet18 or
+    convnext_tiny."""
     weights: str | None = None
-    """What it starts from: a local .safetensors file, or `hub` for what timm publishes under the name."""
+    """Initial weights: a local .safetensors file, or `hub` for those that timm publishes; null means random ones."""
     frozen: bool = False
-    """Whether its weights stay as they are."""
+    """Freezes the weights."""
     dropout: float = 0.0
-    """Share of values set to zero on the states and the summary."""
+    """Dropout probability on the states and the summary."""
     channels: tuple[int, ...] | None = None
-    """Of each map; found out from the network, and kept so that a saved model is known without it."""
+    """Number of channels of each feature map; read from the network and saved, so that a model loads without it."""
     stride: int = 2
-    """How many pixels high and wide a place of the finest map is; found out likewise."""
+    """Stride of the finest feature map, in pixels; read from the network as well."""
 
     def __post_init__(self) -> None:
         if self.weights not in (None, "hub") and Path(str(self.weights)).suffix != ".safetensors":
@@ -92,7 +93,8 @@ class Config(EncoderConfig):
 
 
 class TimmEncoder(Encoder):
-    """A map after each stage; the places of the last one are the states, and their mean is the summary."""
+    """Encoder of timm: a feature map after each stage; the positions of the last one are the states, their mean the
+    summary."""
 
     def __init__(self, config: Config, needs: frozenset[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A Transformer that reads a text: every token looks at every other, or only at those before it."""
+"""Transformer over a text, with bidirectional or causal self-attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Config(BlockSettings, EncoderConfig):
     """Settings of the Transformer encoder."""
 
     causal: bool = False
-    """Whether a token sees only itself and those before it."""
+    """Hides later positions from each token (causal mask)."""
 
     def spec(self) -> HiddenSpec:
         return HiddenSpec(states=self.width, summary=self.width, causal=self.causal)
@@ -29,7 +29,7 @@ class Config(BlockSettings, EncoderConfig):
 
 
 class TransformerEncoder(Encoder):
-    """States of every position; the summary is their mean, or the last real state when causal."""
+    """Transformer encoder: the states of all positions; the summary is their mean, or the last real state if causal."""
 
     def __init__(self, config: Config, vocabulary: Vocabulary, needs: frozenset[str]) -> None:
         super().__init__()

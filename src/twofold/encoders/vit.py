@@ -1,4 +1,4 @@
-"""A vision Transformer: patches of an image, and perhaps the beginning of a text, all of which see each other."""
+"""Vision Transformer over the patches of an image, and optionally the beginning of a text."""
 
 from __future__ import annotations
 
@@ -27,20 +27,25 @@ class Config(BlockSettings, EncoderConfig):
     input = "image"
     reads = Images
     patch: int = 16
-    """Height and width of a patch in pixels; an image that patches do not divide is brought to the nearest size."""
+    """Height and width of a patch in pixels; an image is resized to the nearest multiple."""
     stem: Literal["linear", "convolutions"] = "linear"
-    """What a patch passes through: one linear map, or convolutions that halve the image until patches are left."""
+    """Embedding of patches: `linear` (one linear map), or `convolutions` (strided, down to one position a patch)."""
     stem_norm: ImageNorm = "batch"
-    """With convolutions: BatchNorm, or GroupNorm, which goes with accumulated gradients and several processes."""
+    """Normalization with `convolutions`: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients
+    and several processes."""
     prefix: bool = False
-    """Whether the beginning of a text can be read together with the image."""
+    """Reads the beginning of a text together with the image, if one is given."""
     grid: int = 64
-    """With learned positions: the most rows and columns of patches."""
+    """Maximum number of rows and columns of patches with learned positions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.positions == "rotary":
             raise ValueError("positions: rotary turns by one number, and patches have two; use sinusoidal or learned")
+        if self.attention == "window":
+            raise ValueError(
+                "attention: a window spans positions of one line, and patches have rows; use full or linear"
+            )
         if self.positions == "sinusoidal" and self.width % 4:
             raise ValueError(f"sinusoidal positions of rows and columns need a width of a multiple of 4: {self.width}")
         if self.stem == "convolutions" and self.patch & (self.patch - 1):
@@ -60,7 +65,7 @@ class Config(BlockSettings, EncoderConfig):
 
 
 class VisionTransformer(Encoder):
-    """States of the patches, then those of the text; the summary is the mean of all."""
+    """Vision Transformer encoder: the states of the patches, then of the text; the summary is their mean."""
 
     def __init__(self, config: Config, vocabulary: InputSpec, needs: frozenset[str]) -> None:
         super().__init__()
@@ -97,7 +102,7 @@ class VisionTransformer(Encoder):
         return Hidden(mask=mask, states=kept, summary=summary, size=size, grid=grid)
 
     def _divided(self, pixels: Tensor) -> Tensor:
-        """The images in a size that the patches divide."""
+        """Resizes images to multiples of the patch size."""
         patch, sides = self.config.patch, pixels.shape[2:]
         wanted = [max(1, round(side / patch)) * patch for side in sides]
         if self.config.positions == "learned":
@@ -107,7 +112,7 @@ class VisionTransformer(Encoder):
         return F.interpolate(pixels, wanted, mode="bilinear", antialias=True)
 
     def _positions(self, patches: Tensor) -> Tensor:
-        """(width, rows, columns): where a patch stands."""
+        """Positional encodings of the patches, (width, rows, columns)."""
         height, width = patches.shape[2:]
         if self.config.positions == "learned":
             return (self.rows[:height, None] + self.columns[None, :width]).permute(2, 0, 1)
@@ -120,7 +125,7 @@ class VisionTransformer(Encoder):
 
 
 def _stem(config: Config) -> nn.Module:
-    """From pixels to (rows, width, patch rows, patch columns)."""
+    """Creates the patch embedding: from pixels to (rows, width, patch rows, patch columns)."""
     if config.stem == "linear":
         return nn.Conv2d(3, config.width, config.patch, config.patch)
     halvings = config.patch.bit_length() - 1

@@ -6,31 +6,16 @@ import math
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twofold.layers.attend import Attend, FullAttention, KeysValues, attend
 from twofold.layers.blocks import Rotary
 from twofold.layers.cache import Cache
 from twofold.recording import record_attention, records_attention
 
 
-class Attended(NamedTuple):
-    """Output of attention, with the weights if requested."""
-
-    values: Tensor
-    weights: Tensor | None = None
-    """Attention weights (rows, heads, queries, keys)."""
-
-
-class KeysValues(NamedTuple):
-    """Keys and values, (rows, heads, positions, width of a head) each."""
-
-    keys: Tensor
-    values: Tensor
-
-
 class Past(NamedTuple):
-    """What one layer needs of the positions before the current one."""
+    """Cached positions that one layer attends to during generation."""
 
     cache: Cache
     layer: int
@@ -38,34 +23,13 @@ class Past(NamedTuple):
     """Mask to be added to the scores, (rows, 1, hypotheses, entries); None if all entries may be seen."""
 
 
-def attend(
-    queries: Tensor,
-    memory: KeysValues,
-    mask: Tensor | None = None,
-    causal: bool = False,
-    dropout: float = 0.0,
-    weights: bool = False,
-) -> Attended:
-    """Scaled dot-product attention, softmax(q·k / √d)·v; `mask` is true where a query may attend, `causal` hides the
-    future."""
-    if not weights:
-        return Attended(F.scaled_dot_product_attention(queries, *memory, mask, dropout, causal))
-    scores = queries @ memory.keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
-    if causal:
-        ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(ahead, -math.inf)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    share = scores.softmax(-1)
-    return Attended(F.dropout(share, dropout) @ memory.values, share)
-
-
 class SelfAttention(nn.Module):
-    """Multi-head self-attention, optionally causal."""
+    """Multi-head self-attention, optionally causal; all kinds of `attend` have the same parameters."""
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, heads: int, dropout: float = 0.0, attend: Attend | None = None) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
+        self.attend = attend or FullAttention()
         self.project = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
         nn.init.xavier_uniform_(self.project.weight, gain=1 / math.sqrt(2))
@@ -76,7 +40,7 @@ class SelfAttention(nn.Module):
         queries, memory = self._read(states, rotary)
         allowed = None if mask is None else mask[:, None, None]
         dropout = self.dropout if self.training else 0.0
-        values, weights = attend(queries, memory, allowed, causal, dropout, records_attention())
+        values, weights = self.attend(queries, memory, allowed, causal, dropout, records_attention())
         record_attention("self", weights)
         return self.output(_join(values))  # type: ignore[no-any-return]
 
@@ -88,7 +52,7 @@ class SelfAttention(nn.Module):
             queries, keys = rotary(queries, at, at + 1), rotary(keys, at, at + 1)
         entries = past.cache.write(past.layer, torch.cat([_join(keys), _join(values)], 2))
         memory = KeysValues(*_split(entries, self.heads, 2))
-        return self.output(_join(attend(queries, memory, past.visible).values))  # type: ignore[no-any-return]
+        return self.output(_join(self.attend.step(queries, memory, past.visible)))  # type: ignore[no-any-return]
 
     def _read(self, states: Tensor, rotary: Rotary | None) -> tuple[Tensor, KeysValues]:
         queries, keys, values = _split(self.project(states), self.heads, 3)

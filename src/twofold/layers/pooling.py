@@ -79,8 +79,8 @@ def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
     if hidden.segments is None:
         raise ValueError("this Hidden has no segments: what was read was one text")
     states, second = hidden.need("states"), hidden.segments.bool()
-    first, other = (finished(masked_mean(states, hidden.mask & text), hidden) for text in (~second, second))
-    return first, other
+    former, latter = (finished(masked_mean(states, hidden.mask & text), hidden) for text in (~second, second))
+    return former, latter
 
 
 def finished(vectors: Tensor, hidden: Hidden) -> Tensor:

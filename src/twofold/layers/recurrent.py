@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from twofold.layers.attention import Attended
+from twofold.layers.attend import Attended
 from twofold.layers.blocks import dropout
 
 CellKind = Literal["gru", "lstm"]

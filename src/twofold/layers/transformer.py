@@ -9,7 +9,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.layers.attention import CrossAttention, KeysValues, Past, SelfAttention
+from twofold.layers.attend import AttendKind, KeysValues, make_attend
+from twofold.layers.attention import CrossAttention, Past, SelfAttention
 from twofold.layers.blocks import NormKind, PositionKind, Rotary, dropout, make_norm
 
 
@@ -25,6 +26,11 @@ class BlockSettings:
     """Number of attention heads; `width` must be a multiple of it."""
     feed_forward: int | None = None
     """Width of the feed-forward layers; null means four times `width`."""
+    attention: AttendKind = "full"
+    """Self-attention: `full`, `window` (to the positions at most `window` away) or `linear` (kernelized, time linear in
+    the length). All have the same weights; cross-attention stays full."""
+    window: int = 128
+    """Number of positions to each side that `attention: window` attends to; causal attention has the left side only."""
     positions: PositionKind = "sinusoidal"
     """Positional encoding: `sinusoidal`, `learned`, `rotary` (RoPE) or `none`."""
     norm: NormKind = "layer"
@@ -49,6 +55,14 @@ class BlockSettings:
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
 
+        if self.attention == "linear" and self.attention_dropout:
+            raise ValueError(
+                "attention_dropout: linear attention never forms its weights; leave it out, or take window or full"
+            )
+
+    def make_self_attention(self) -> SelfAttention:
+        return SelfAttention(self.width, self.heads, self.attention_dropout, make_attend(self.attention, self.window))
+
     def make_rotary(self, limit: int) -> Rotary | None:
         return Rotary(self.width // self.heads, limit) if self.positions == "rotary" else None
 
@@ -62,14 +76,14 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.attention = settings.make_self_attention()
         self.feed_forward = FeedForward(settings)
         self.around_attention, self.around_feed_forward = Around(settings), Around(settings)
 
     def forward(self, states: Tensor, mask: Tensor, causal: bool, rotary: Rotary | None) -> Tensor:
         # Padding is on the right, so causal attention from a real position never reaches it.
         allowed = None if causal else mask
-        states = self.around_attention(states, mask, lambda x: self.attention(x, allowed, causal, rotary))
+        states = self.around_attention(states, mask, lambda entered: self.attention(entered, allowed, causal, rotary))
         return self.around_feed_forward(states, mask, self.feed_forward)  # type: ignore[no-any-return]
 
 
@@ -78,7 +92,7 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, settings: BlockSettings, memory_width: int) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.attention = settings.make_self_attention()
         self.cross = CrossAttention(settings.width, settings.heads, memory_width, settings.attention_dropout)
         self.feed_forward = FeedForward(settings)
         self.around_attention, self.around_cross = Around(settings), Around(settings)
@@ -91,16 +105,16 @@ class DecoderBlock(nn.Module):
 
         `mask` is (rows, positions), `source` (rows, source positions), both true where real.
         """
-        states = self.around_attention(states, mask, lambda x: self.attention(x, None, True, rotary))
+        states = self.around_attention(states, mask, lambda entered: self.attention(entered, None, True, rotary))
         return self._read_source(states, mask, memory, source)
 
     def step(self, states: Tensor, past: Past, memory: KeysValues, source: Tensor, rotary: Rotary | None) -> Tensor:
         """Computes one more position of each hypothesis, (rows, hypotheses, width)."""
-        states = self.around_attention(states, None, lambda x: self.attention.step(x, past, rotary))
+        states = self.around_attention(states, None, lambda entered: self.attention.step(entered, past, rotary))
         return self._read_source(states, None, memory, source)
 
     def _read_source(self, states: Tensor, mask: Tensor | None, memory: KeysValues, source: Tensor) -> Tensor:
-        states = self.around_cross(states, mask, lambda x: self.cross(x, memory, source))
+        states = self.around_cross(states, mask, lambda entered: self.cross(entered, memory, source))
         return self.around_feed_forward(states, mask, self.feed_forward)  # type: ignore[no-any-return]
 
 
