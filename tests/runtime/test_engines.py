@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import decoder, encoder, part_params, small_model
+from tests.conftest import decoder, encoder, part_params, small_model, some_image
 from tests.rankers import PAIRS, small_ranker
 from tests.test_pairs import EXAMPLES, HEARD, SHOWN, small_pair
 from twofold import precision, runtime
@@ -46,7 +46,8 @@ def model_of(kind: str, tokenizer: TextTokenizer) -> Model:
 
 def batches_of(model: Model) -> list[Batch]:
     """All rows, the first, and the others."""
-    rows: list[dict[str, Any]] = {Images: SHOWN, Spectrogram: HEARD}.get(model.config.input.gives, EXAMPLES)
+    shown = [{**row, "image": some_image(8, 12, seed)} for seed, row in enumerate(SHOWN)]
+    rows: list[dict[str, Any]] = {Images: shown, Spectrogram: HEARD}.get(model.config.input.gives, EXAMPLES)
     return [model.batch(some, targets=False) for some in (rows, rows[:1], rows[1:])]
 
 
