@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 export TWOFOLD_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo check test bench format clean
+.PHONY: demo check test bench settings format clean
 
 demo: $(READY)
 	$(BIN)/twofold demo
@@ -22,6 +22,10 @@ bench: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench,tensorflow]'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m bench
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program || exit 1; done
+
+# docs/settings.md, from the docstrings of the settings.
+settings: $(READY)
+	$(BIN)/python -m twofold.recipe.reference > docs/settings.md
 
 format: $(READY)
 	$(BIN)/ruff format .

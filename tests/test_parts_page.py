@@ -79,6 +79,7 @@ def test_a_package_of_parts_is_trained_and_used_by_nothing_but_their_names(place
     assert (place / "a.png").read_bytes().startswith(b"\x89PNG")
     model = twofold.load("moved", allow_code=True)
     again = model.predict([[1, 1.2, 0.9, 1.1, 1, 1]])[0].output
+    assert model(model.batch([{"readings": [1, 1.2, 0.9], "next": 1}]))["main"].logits.shape == (1, 3)
     assert (again.low, again.high) == pytest.approx((first["low"], first["high"]), abs=1e-5)
     assert len(list(map(float, re.findall(r"-?\d+\.\d+", model.outputs["main"].caption(again))))) == 3
 

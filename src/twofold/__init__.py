@@ -8,32 +8,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from twofold.api import build_index, evaluate, load, open_index
+    from twofold.api import build_index, evaluate, load, load_ranker, open_index
     from twofold.errors import TwofoldError
     from twofold.generate.search import GenerateOptions
     from twofold.index import Index
-    from twofold.model import Model, Ranker
+    from twofold.model import Candidates, Model, Ranker
     from twofold.recipe import Recipe, train
 
 _NAMES = {
-    "twofold.api": ("build_index", "evaluate", "load", "open_index"),
+    "twofold.api": ("build_index", "evaluate", "load", "load_ranker", "open_index"),
     "twofold.errors": ("TwofoldError",),
     "twofold.generate.search": ("GenerateOptions",),
     "twofold.index": ("Index",),
-    "twofold.model": ("Model", "Ranker"),
+    "twofold.model": ("Candidates", "Model", "Ranker"),
     "twofold.recipe": ("Recipe", "train"),
 }
-__all__ = ["GenerateOptions", "Index", "Model", "Ranker", "Recipe", "TwofoldError"]
-__all__ += ["build_index", "evaluate", "load", "open_index", "train"]
+__all__ = ["Candidates", "GenerateOptions", "Index", "Model", "Ranker", "Recipe", "TwofoldError"]
+__all__ += ["build_index", "evaluate", "load", "load_ranker", "open_index", "train"]
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use: `import twofold` and `twofold --help` must not wait for torch."""
-    for module, names in _NAMES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'twofold' has no attribute '{name}'")
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use: `import twofold` and `twofold --help` must not wait for torch."""
+        for module, names in _NAMES.items():
+            if name in names:
+                return getattr(import_module(module), name)
+        raise AttributeError(f"module 'twofold' has no attribute '{name}'")

@@ -10,6 +10,7 @@ from twofold.data.candidates import Candidate, Texts
 from twofold.data.files import Row, Where
 from twofold.data.label_columns import warn_of_unread_columns
 from twofold.data.memory import RowsInMemory, is_file_name, list_in_memory, rows_in_memory
+from twofold.data.passages import Sizes
 from twofold.data.ranking import AUTO
 from twofold.errors import TwofoldError, did_you_mean, kind_of_value
 from twofold.generate.search import GenerateOptions
@@ -161,24 +162,28 @@ def build_index(
     allow_code: bool = False,
     show: bool = False,
     reverse: bool = False,
+    split: Sizes | None = None,
 ) -> Index:
-    """Read texts, a file or rows at hand, and keep their vectors in a folder to search; `show` draws a bar.
+    """Encodes candidates and stores their vectors in a folder to search.
 
-    stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
-    reverse: keep what the model takes for contexts, to be found by candidates, which a `bi` can
+    texts: file, or texts or rows in memory: dicts, a `datasets.Dataset` or a DataFrame
+    stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
+    show: draw a progress bar on standard error
+    reverse: store contexts, to be found by candidates, which a `bi` can
+    split: `TOKENS:OVERLAP` cuts long texts into passages of at most so many tokens; a search finds the texts by them
     """
     from twofold.index import Index
 
     ranker = model if isinstance(model, Ranker) else load_ranker(model, device, allow_code)
     ranker = ranker.reversed() if reverse else ranker
     name = "" if isinstance(model, Ranker) else str(Path(model).resolve() if Path(model).exists() else model)
-    return Index.build(folder, ranker, texts, stored, name, show)
+    return Index.build(folder, ranker, texts, stored, name, show, split)
 
 
 def open_index(
     folder: str | Path, model: Ranker | str | Path | None = None, device: str = "auto", allow_code: bool = False
 ) -> Index:
-    """An index that was built; it finds its model by itself unless that was moved."""
+    """Opens an index; it finds its model by itself unless that was moved."""
     from twofold.index import Index
 
     return Index(folder, model, lambda name: load_ranker(name, device, allow_code))

@@ -153,7 +153,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(Path, lambda value, _: Path(_structure_value(value, str)))
     converter.register_structure_hook_func(_has_origin(Union, UnionType), _structure_union)
     converter.register_structure_hook_func(_has_origin(Literal), _structure_literal)
-    converter.register_structure_hook_func(_is_base, _structure_part)
+    converter.register_structure_hook_func(is_base, _structure_part)
     converter.register_structure_hook_factory(_is_list, _list_hook)
     return converter
 
@@ -213,7 +213,7 @@ def _list_hook(kind: Any) -> Any:
     return hook
 
 
-def _is_base(kind: Any) -> bool:
+def is_base(kind: Any) -> bool:
     """Returns True if a field accepts any part of a folder."""
     return isinstance(kind, type) and issubclass(kind, Part) and "role" in vars(kind)
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 NOT_NUMBERS = "not numbers; the model's weights are damaged or its training diverged"
 """Reason given when an output or a score is NaN or infinite."""
 LONGEST_LINE = 800
 """Maximum number of characters of one line of an error."""
+Value = TypeVar("Value")
 ANYWAY = "start_anyway=true leaves these out"
 
 
 class TwofoldError(Exception):
-    """An error in the input, the settings or the environment that the user can fix."""
+    """Error in the input, the settings or the environment that the user can fix."""
 
 
 def as_list(values: Any, name: str) -> list[Any]:
     """Returns the values as a list. Refuses a bare string, which would be split into its letters."""
-    if isinstance(values, str | bytes):
-        short = values if len(values) <= 40 else values[:40]
-        raise TwofoldError(f"{name}: one text, where a list is wanted; put it in brackets: [{short!r}]")
+    if isinstance(values, str):
+        raise TwofoldError(f"{name}: one text, where a list is wanted; put it in brackets: [{values[:40]!r}]")
     # Iterating over a mapping or a table would give its keys or column names.
-    if isinstance(values, Iterable) and not isinstance(values, Mapping) and getattr(values, "ndim", 1) == 1:
+    whole = isinstance(values, Mapping | bytes | bytearray)
+    if isinstance(values, Iterable) and not whole and getattr(values, "ndim", 1) == 1:
         return list(values)
     raise TwofoldError(f"{name}: {kind_of_value(values)}, where a list is wanted; give a list")
 
@@ -44,6 +45,13 @@ def check_text(text: Any, name: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise TwofoldError(f"{name}: holds half a character (a lone surrogate); remove it") from None
+
+
+def require(value: Value | None, missing: str) -> Value:
+    """Returns the value, or raises an error if it is None; `missing` tells what the part did wrong."""
+    if value is None:
+        raise ValueError(missing)
+    return value
 
 
 class SeveralErrors(TwofoldError):  # noqa: N818 - it is more than one

@@ -11,19 +11,13 @@ from typing import Any, Literal, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from twofold.errors import TwofoldError, require
 from twofold.recording import records_attention
+from twofold.results import DecoderOutput
 
 Example = Mapping[str, Any]
 """One row of a data file: values by column or key name."""
 Read = TypeVar("Read", bound="InputBatch")
-Value = TypeVar("Value")
-
-
-def require(value: Value | None, missing: str) -> Value:
-    """Returns the value, or raises an error if it is None; `missing` tells what the part did wrong."""
-    if value is None:
-        raise ValueError(missing)
-    return value
 
 
 class Movable:
@@ -293,6 +287,10 @@ class Decoder(nn.Module):
 
     def share(self, table: nn.Parameter | None) -> None:
         """Ties the decoder's token embeddings to the encoder's table, where the decoder supports it."""
+
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        """Logits of the batch; text decoders read the target for them (teacher forcing)."""
+        raise TwofoldError(f"{type(self).__name__} has no forward(hidden, target, progress), which model(batch) calls")
 
     def count(self, target: Target) -> int:
         """Count that the loss is divided by, known before the forward pass. Weights belong in the sum."""

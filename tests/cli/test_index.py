@@ -225,3 +225,40 @@ def test_a_filter_that_no_type_can_pass_warns_on_standard_error(built: Path) -> 
         "warning: filter: third = \"1\" is never true, because the values of 'third' are numbers; "
         "write numbers without quotes\n"
     )
+
+
+def test_long_documents_are_found_by_their_best_passages(models: Path, tmp_path: Path) -> None:
+    documents = [{"id": f"d{number}", "text": ". ".join(TEXTS[number : number + 12])} for number in range(10)]
+    rows = write_jsonl(tmp_path / "rows.jsonl", documents)
+    build: list[str | Path] = ["index", "build", tmp_path / "index", "--model", models / "poly", "--texts", rows]
+    done(*build, "--split", "12:4")
+    content = answer("search", tmp_path / "index", "seven hundred", "-k", "4")
+    assert len(set(ids(content))) == 4
+    assert content["exact"] is True
+    for hit in content["hits"]:
+        [text] = [document["text"] for document in documents if document["id"] == hit["id"]]
+        assert list(hit) == ["text", "score", "id", "passage"]
+        assert list(hit["passage"]) == ["number", "start", "stop"]
+        assert hit["text"] == text[hit["passage"]["start"] : hit["passage"]["stop"]] != text
+    shown = run("search", tmp_path / "index", "seven hundred", "-k", "1").stdout
+    assert shown.split(maxsplit=2)[2].strip() == content["hits"][0]["text"]
+    done("index", "remove", tmp_path / "index", ids(content)[0])
+    assert ids(answer("search", tmp_path / "index", "seven hundred", "-k", "3")) == ids(content)[1:]
+    info = answer("index", "info", tmp_path / "index", "--check")
+    assert (info["documents"], info["split"], info["health"]) == (9, "12:4", "good")
+    assert info["passages"] > 18
+
+
+@pytest.mark.parametrize(
+    ("split", "said"),
+    [
+        ("100", "split: '100' is not TOKENS:OVERLAP; give two whole numbers, such as 100:20"),
+        ("20:20", "split: passages of 20 tokens cannot share 20; share fewer"),
+        ("900:20", "split: passages of 900 tokens are longer than the model reads; give at most 19"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(models: Path, tmp_path: Path, split: str, said: str) -> None:
+    rows = write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    build: list[str | Path] = ["index", "build", tmp_path / "index", "--model", models / "bi", "--texts", rows]
+    assert refusal(*build, "--split", split).strip() == said
+    assert not (tmp_path / "index").exists()

@@ -9,7 +9,7 @@ import datasets  # type: ignore[import-untyped]
 import pandas  # type: ignore[import-untyped]
 import pytest
 
-from twofold.data.files import Row
+from twofold.data.files import Row, read_rows
 from twofold.data.memory import is_file_name, rows_in_memory
 from twofold.errors import TwofoldError
 
@@ -97,3 +97,32 @@ def test_a_file_is_told_from_rows_in_memory() -> None:
     assert all(map(is_file_name, ["a.tsv", Path("a.tsv"), {"de": "a.de", "en": "a.en"}]))
     splits = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
     assert not any(map(is_file_name, [ROWS, iter(ROWS), datasets.Dataset.from_list(ROWS), splits]))
+
+
+CLASSES = datasets.Features(
+    {
+        "text": datasets.Value("string"),
+        "label": datasets.ClassLabel(names=["no", "yes"]),
+        "tags": datasets.List(datasets.ClassLabel(names=["O", "B-N"])),
+        "right": datasets.ClassLabel(names=["0", "1"]),
+    }
+)
+CODED = {"text": ["a b", "c"], "label": [1, -1], "tags": [[0, 1], None], "right": [1, 0]}
+DECODED = [
+    {"text": "a b", "label": "yes", "tags": ["O", "B-N"], "right": 1},
+    {"text": "c", "label": None, "tags": None, "right": 0},
+]
+"""The same rows by the names of their classes; names that repeat the numbers stay numbers."""
+
+
+@pytest.mark.parametrize("format", [None, "numpy", "torch"])
+def test_classes_of_a_dataset_are_read_by_their_names(format: str | None) -> None:
+    dataset = datasets.Dataset.from_dict(CODED, features=CLASSES)
+    assert [row.values for row in rows_in_memory(dataset.with_format(format))] == DECODED
+    assert [row.values for row in rows_in_memory(dataset.to_iterable_dataset())] == DECODED
+
+
+def test_a_saved_dataset_is_read_as_it_is_in_memory(tmp_path: Path) -> None:
+    dataset = datasets.Dataset.from_dict(CODED, features=CLASSES)
+    dataset.save_to_disk(str(tmp_path / "saved"))
+    assert [row.values for row in read_rows(str(tmp_path / "saved"))] == DECODED

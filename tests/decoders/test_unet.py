@@ -64,7 +64,7 @@ def gradients(part: torch.nn.Module) -> list[Tensor]:
 def test_images_of_every_size_are_painted_and_learned_from(size: tuple[int, int], stride: int, rows: int) -> None:
     part = built(stride, focal=1.0, dice=1.0)
     hidden, target = some_hidden(size, stride, rows), some_target(size, rows, counted=1.0)
-    assert part(hidden).shape == (rows, len(CLASSES), *size)
+    assert part(hidden).logits.shape == (rows, len(CLASSES), *size)
     loss = part.loss(hidden, target)
     assert loss.count == part.count(target) == rows * size[0] * size[1]
     loss.sum.backward()  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ def test_the_losses_are_those_of_plain_loops_in_double_precision(settings: dict[
     hidden, target = some_hidden(size, rows=rows), some_target(size, rows, counted=counted)
     target.tokens[0][target.tokens[0] == 1] = 2  # a class that one image does not show
     loss = part.loss(hidden, target)
-    scores = part(hidden).detach().double().numpy()
+    scores = part(hidden).logits.detach().double().numpy()
     assert loss.count == int(target.mask.sum())
     assert loss.sum.item() == pytest.approx(by_hand(scores, target, part.config), rel=1e-5)
     loss.sum.backward()  # type: ignore[no-untyped-call]
@@ -195,7 +195,7 @@ def test_the_finer_maps_are_read_only_through_skips(skips: bool, finer: int) -> 
     maps = list(hidden.pyramid())
     maps[finer] = maps[finer] + 1.0
     changed = dataclasses.replace(hidden, maps=tuple(maps))
-    assert torch.equal(part(hidden), part(changed)) != skips
+    assert torch.equal(part(hidden).logits, part(changed).logits) != skips
     part.loss(hidden, some_target((9, 6))).sum.backward()  # type: ignore[no-untyped-call]
     assert [one.grad is not None for one in hidden.pyramid()] == [skips, skips, True]
 

@@ -27,7 +27,7 @@ def say(**what: Any) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
-def build(folder: Path, ranker: Ranker, texts: str) -> None:
+def build(folder: Path, ranker: Ranker, texts: str, split: str | None = None) -> None:
     """Build, and say which texts are read."""
     incoming.CHUNK_SIZE = 8
     real = ranker.embed_candidates
@@ -37,7 +37,7 @@ def build(folder: Path, ranker: Ranker, texts: str) -> None:
         return real(some, report)
 
     object.__setattr__(ranker, "embed_candidates", embed_candidates)
-    Index.build(folder, ranker, texts)
+    Index.build(folder, ranker, texts, split=split)
 
 
 def change(folder: Path, ranker: Ranker, ids: list[int], seed: int) -> None:

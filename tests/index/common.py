@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from tests import made
 from tests.conftest import decoder, encoder
 from tests.rankers import small_ranker
+from twofold.data.candidates import Candidate
+from twofold.data.passages import Split
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoder, Vectors, bi, poly
 from twofold.index import shards
@@ -144,6 +146,21 @@ def truth_of(ranker: Ranker, context: str | list[str], texts: Mapping[Any, str])
     """The score of each text, by id, computed for all of them."""
     scores = ranker.score([context], ranker.prepare(list(texts.values())))[0]
     return dict(zip(texts, scores.tolist(), strict=True))
+
+
+def document_truth(ranker: Ranker, context: str, documents: Mapping[Any, str], split: str) -> dict[Any, float]:
+    """The score of each document's best passage, by id, computed for all of them."""
+    splitter = ranker.candidates.splitter(Split.of(split))
+    spans = splitter.spans([Candidate(text, 0) for text in documents.values()])
+    passages = {
+        (id, number): span.passage(text)
+        for (id, text), places in zip(documents.items(), spans, strict=True)
+        for number, span in enumerate(places)
+    }
+    best: dict[Any, float] = {}
+    for (id, _), score in truth_of(ranker, context, passages).items():
+        best[id] = max(best.get(id, -np.inf), score)
+    return best
 
 
 def make_shards_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -330,7 +330,7 @@ def test_a_bare_text_is_not_a_list_of_ids_or_contexts(tmp_path: Path, ranker: Ra
 
 
 def test_texts_of_a_list_are_numbered_from_0_and_on(tmp_path: Path, ranker: Ranker) -> None:
-    index = Index.build(tmp_path / "index", ranker, iter(TEXTS[:3]))  # type: ignore[arg-type]
+    index = Index.build(tmp_path / "index", ranker, iter(TEXTS[:3]))
     index.add([*TEXTS[3:4], "", TEXTS[5]])
     assert content_of(index) == {id: (TEXTS[id], {}) for id in (0, 1, 2, 3, 5)}
     other = Index.build(tmp_path / "other", ranker, [{"id": "a", "text": "one"}])

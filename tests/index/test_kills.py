@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.index.common import TEXTS, check_hits, ranker_of, rounding_of, truth_of
+from tests.index.common import TEXTS, check_hits, document_truth, ranker_of, rounding_of, truth_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.index import Index
@@ -24,6 +24,7 @@ from twofold.model import Ranker
 KILLS = pytest.mark.parametrize(
     "kills", [pytest.param(10, id="10-kills"), pytest.param(100, id="100-kills", marks=pytest.mark.bench)]
 )
+SPLITS = pytest.mark.parametrize("split", [None, "4:1"], ids=["whole", "passages"])
 Content = dict[int, tuple[str, dict[str, Any]]]
 
 
@@ -80,17 +81,22 @@ def changer(ranker: Ranker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def content_of(index: Index) -> Content:
-    return {hit.id: (hit.text, dict(hit.fields)) for hit in index.search("one", 10_000)}
+    """What a search can find: whole texts, where hits are passages."""
+    stored = {hit.id: index.get(hit.id) for hit in index.search("one", 10_000)}
+    return {id: (candidate.text, dict(candidate.fields)) for id, candidate in stored.items() if candidate}
 
 
-def check(folder: Path, ranker: Ranker) -> Content:
+def check(folder: Path, ranker: Ranker, split: str | None = None) -> Content:
     """The index opens, is whole and finds the best; returns what it holds."""
     with Index(folder, ranker) as index:
         found = content_of(index)
         assert len(index) == len(found)
         assert index.info(check=True)["health"] == "good"
         if found:
-            truth = truth_of(ranker, "seven hundred", {id: text for id, (text, _) in found.items()})
+            texts = {id: text for id, (text, _) in found.items()}
+            truth = truth_of(ranker, "seven hundred", texts)
+            if split:
+                truth = document_truth(ranker, "seven hundred", texts, split)
             check_hits(index.search("seven hundred", 10), truth, 10, rounding_of(ranker))
         return found
 
@@ -122,13 +128,14 @@ def test_a_reader_sees_what_another_process_changes(tmp_path: Path, ranker: Rank
     check_hits(reader.search("seven hundred", 5), truth, 5, rounding_of(ranker))
 
 
+@SPLITS
 @KILLS
 def test_no_kill_during_changes_loses_what_was_acknowledged(
-    tmp_path: Path, ranker: Ranker, changer: Changer, kills: int
+    tmp_path: Path, ranker: Ranker, changer: Changer, kills: int, split: str | None
 ) -> None:
     folder, draw = tmp_path / "index", random.Random(kills)
     content: Content = {id: (text, {}) for id, text in enumerate(TEXTS[:40])}
-    Index.build(folder, ranker, [{"id": id, "text": text} for id, (text, _) in content.items()]).close()
+    Index.build(folder, ranker, [{"id": id, "text": text} for id, (text, _) in content.items()], split=split).close()
     kinds = set[str]()
     for seed in range(kills):
         said = changer.killed("change", folder, draw.uniform(0.02, 0.4), ids=list(content), seed=seed)
@@ -138,7 +145,7 @@ def test_no_kill_during_changes_loses_what_was_acknowledged(
         done = sum("done" in one for one in said)
         for one in begun[:done]:
             content = after(content, one["began"], one["rows"])
-        found = check(folder, ranker)
+        found = check(folder, ranker, split)
         maybe = [after(content, one["began"], one["rows"]) for one in begun[done:]]  # all of it, or nothing
         assert found in [content, *maybe]
         content = found
@@ -147,7 +154,31 @@ def test_no_kill_during_changes_loses_what_was_acknowledged(
         index.compact()
         shards = {path.name for path in (folder / "shards").iterdir()}
         assert len(shards) == index.info()["shards"] == 1  # what killed writers left is cleared away
-    assert check(folder, ranker) == content
+    assert check(folder, ranker, split) == content
+
+
+def test_a_killed_build_of_documents_goes_on_with_whole_documents(
+    tmp_path: Path, ranker: Ranker, changer: Changer
+) -> None:
+    draw, file = random.Random(1), tmp_path / "texts.txt"
+    documents = [" ".join(draw.choices(TEXTS, k=6)) for _ in range(60)]
+    file.write_text("\n".join(documents), encoding="utf-8")
+    folder, split, said = tmp_path / "index", "5:2", list[dict[str, Any]]([{"killed": True}])
+    passages, kills = set[str](), 0
+    while said[-1]["killed"]:
+        said = changer.killed("build", folder, 0.15 + 0.05 * kills, texts=str(file), split=split)
+        kills += said[-1]["killed"]
+        passages |= {text for line in said for text in line.get("read", [])}
+        if (folder / "index.sqlite").exists():
+            with Index(folder, ranker) as index:
+                info = index.info(check=True)
+                assert info["health"] == "good"
+                assert list(index) == list(range(1, len(index) + 1))
+                if info["state"] == "ready":
+                    break
+    assert kills
+    assert all(any(passage in text for text in documents) for passage in passages)
+    assert check(folder, ranker, split) == {id: (text, {}) for id, text in enumerate(documents, start=1)}
 
 
 @KILLS

@@ -198,7 +198,7 @@ def test_the_loss_is_the_mean_over_the_pixels_that_count(tokenizer: TextTokenize
     model, total, count = painter(tokenizer), 0.0, 0
     for one in examples():
         with torch.no_grad():
-            chances = model.decoder()(model.encoder(model.batch([one]))).double().log_softmax(1)[0].numpy()
+            chances = model.decoder()(model.encoder(model.batch([one]))).logits.double().log_softmax(1)[0].numpy()
         counts = one["mask"] != VOID
         right = np.where(counts, one["mask"], 0)
         total -= np.take_along_axis(chances, right[None], 0)[0][counts].sum()

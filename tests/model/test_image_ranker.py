@@ -192,6 +192,9 @@ def test_images_are_indexed_searched_and_changed_like_texts(folder: Path, tmp_pa
     shapes, run = tmp_path / "shapes", folder / "run"
     write_shapes(shapes, 20)
     index = tmp_path / "shapes.index"
+    line = refusal("index", "build", index, "--model", run, "--texts", shapes / "rows.tsv", "--split", "100:20")
+    assert line == "split: only texts are cut into passages, and the model's candidates are none; leave it out"
+    assert not index.exists()
     assert run_command("index", "build", index, "--model", run, "--texts", shapes / "rows.tsv").exit_code == 0
     ranked = answer("rank", run, "--candidates", shapes / "rows.tsv", "a red bar", "-k", "5", "--json")["hits"]
     found = answer("search", index, "a red bar", "-k", "5", "--json")

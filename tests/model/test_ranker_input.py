@@ -42,7 +42,6 @@ def test_a_bare_text_is_not_a_list_of_its_letters(ranker: Ranker) -> None:
         lambda: ranker.score("seven", chosen),
         lambda: ranker.score(["one"], "seven"),
         lambda: ranker.score_pairs("ab"),  # type: ignore[arg-type]
-        lambda: ranker.prepare(b"seven"),
     ]
     for call in calls:
         assert "one text, where a list is wanted; put it in brackets: [" in refusal(call)
@@ -54,6 +53,7 @@ def test_a_bare_text_is_not_a_list_of_its_letters(ranker: Ranker) -> None:
     [
         (None, "texts: None, where a list is wanted"),
         (7, "texts: a value of type int, where a list is wanted"),
+        (b"seven", "texts: a value of type bytes, where a list is wanted"),
         ({"a": "one"}, "texts: a value of type dict, where a list is wanted"),
         (np.array([["one"]]), "texts: a value of type ndarray, where a list is wanted"),
         (np.arange(3), "texts[0]: a value of type int64, where a text is wanted"),

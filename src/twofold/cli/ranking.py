@@ -12,7 +12,7 @@ from twofold.cli.options import FilePath, RowsFile, Stage, check_files, json_opt
 
 if TYPE_CHECKING:
     from twofold.index import Index
-    from twofold.results import Hits
+    from twofold.results import Hit, Hits
     from twofold.results.explanation import RankingExplanation
 
 TEXTS = (
@@ -162,6 +162,11 @@ def index() -> None:
     type=click.Choice(["float32", "float16", "int8"]),
     help="float32 unless given, float16 of late interaction; int8 is for late interaction only.",
 )
+@click.option(
+    "--split",
+    metavar="TOKENS:OVERLAP",
+    help="Cut texts into passages of at most TOKENS tokens that share OVERLAP; hits are texts, by their best passages.",
+)
 @_reverse
 @where_options
 def build(folder: Path, **options: Any) -> None:
@@ -170,6 +175,7 @@ def build(folder: Path, **options: Any) -> None:
     \b
       twofold index build answers.index --model default --texts answers.txt
       twofold index build answers.index --model runs/rank_poly --texts answers.jsonl.gz --stored float16
+      twofold index build manuals.index --model runs/rank_poly --texts manuals.jsonl.gz --split 100:20
     """
     from twofold import api
 
@@ -255,11 +261,16 @@ def _info(value: Any) -> str:
 
 def _show(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
     """The best candidates, one on each line, or as JSON."""
-    shown = [{"text": hit.text, "score": hit.score, "id": hit.id, "fields": dict(hit.fields)} for hit in hits]
-    shown = [{name: value for name, value in hit.items() if name != "fields" or value} for hit in shown]
+    shown = [_as_dict(hit) for hit in hits]
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
     content |= {"explanation": explanation.as_dict()} if explanation else {}
     show(content, (f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for hit in hits), as_json)
+
+
+def _as_dict(hit: Hit) -> dict[str, Any]:
+    shown = {"text": hit.text, "score": hit.score, "id": hit.id}
+    shown |= {"fields": dict(hit.fields)} if hit.fields else {}
+    return shown | ({"passage": vars(hit.passage)} if hit.passage else {})
 
 
 def _shown(value: Any) -> str:

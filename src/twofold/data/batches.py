@@ -181,7 +181,7 @@ def window_spans(sizes: Sequence[int], room: int) -> list[Span]:
 def make_windows(rows: Sequence[tuple[int, Sequence[Span]]], before: int, after: int) -> Windows:
     """Builds the windows of a batch. A token takes its state from the window where it is furthest from a cut.
 
-    rows: the number of tokens of each row with its frame, and its windows among the tokens inside the frame
+    rows: number of tokens of each row with its frame, and its windows among the tokens inside the frame
     before, after: sizes of the frame, which is added to every window
     """
     owners: list[int] = []

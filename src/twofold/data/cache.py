@@ -100,7 +100,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cache:
-    """All rows of a file as token ids, memory-mapped."""
+    """Rows of a file as token ids, memory-mapped."""
 
     columns: Mapping[str, Column]
     rows: int
@@ -115,7 +115,7 @@ class Cache:
     ) -> Cache:
         """Opens the cache of a file, or builds it. The settings of some field must determine `read`.
 
-        content: a hash of all sources, where there is more than one file
+        content: hash of all sources, where there is more than one file
         """
         settings = [[name, *field.settings()] for name, field in fields.items()]
         key = json.dumps([FORMAT, content or fingerprint(where), settings])

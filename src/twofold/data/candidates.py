@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from twofold.data.files import Row, Where, read_rows
+from twofold.data.memory import RowsInMemory, is_file_name, list_in_memory
 from twofold.errors import TwofoldError, as_list, as_texts, check_text, kind_of_value
-from twofold.types import Example
 
 Text = str | list[str]
 """Text, or the turns of a dialogue, oldest first."""
-Texts = Where | Path | Sequence[Example | str]
-"""File, or texts and rows in memory."""
+Texts = Where | Path | RowsInMemory
+"""File, or texts or rows in memory: any iterable of texts or dicts, a `datasets.Dataset` or a pandas DataFrame."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Candidate:
     place: str = ""
     content: Any = None
     """Content that is not text, such as an image."""
+    title: str = ""
+    """Title at the beginning of the text, before a blank."""
 
     @property
     def read(self) -> Any:
@@ -54,14 +56,15 @@ def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
         if not isinstance(text, str):
             raise TwofoldError(f"{row.place}: no 'text' here; give lines of text, or rows with 'text' and 'id'")
         title = row.values.get("title")
-        whole = f"{title} {text}" if isinstance(title, str) and title else text
+        title = title if isinstance(title, str) else ""
+        whole = f"{title} {text}" if title else text
         if whole.strip():
             Row(row.place, {"text": whole}).text("text")  # checks for whole characters
         elif not blank:
             continue
         empty = False
         fields = {name: value for name, value in row.values.items() if name not in ("id", "text")}
-        yield Candidate(whole, number, row.values.get("id"), fields, row.place)
+        yield Candidate(whole, number, row.values.get("id"), fields, row.place, title=title)
     if empty:
         name = where if isinstance(where, str | Path) else "the texts"
         raise TwofoldError(f"{name}: holds no candidates; give one on each line")
@@ -69,18 +72,18 @@ def read_candidates(where: Texts, blank: bool = False) -> Iterator[Candidate]:
 
 def is_file(texts: Texts) -> bool:
     """Returns True if texts come from a file, where they are numbered from 1, rather than from a list."""
-    return isinstance(texts, str | Path | Mapping)
+    return is_file_name(texts)
 
 
 def at_hand(texts: Any) -> Texts:
-    """Makes texts readable more than once: a file stays, any other iterable becomes a list."""
-    given: Texts = texts if is_file(texts) else as_list(texts, "texts")
+    """Makes texts readable more than once: a file stays, anything in memory becomes a list."""
+    given: Texts = texts if is_file(texts) else list_in_memory(texts, "texts")
     return given
 
 
 def given_texts(texts: Any) -> list[Candidate]:
     """Reads texts, or rows with `text` and optionally `id`, from memory; keeps all of them."""
-    given = as_list(texts, "texts")
+    given = list_in_memory(texts, "texts")
     if any(isinstance(text, Mapping) for text in given):
         return list(read_candidates(given, blank=True))
     checked = enumerate(as_texts(given, "texts"))
@@ -129,7 +132,7 @@ def check_ids(candidates: Iterable[Candidate]) -> None:
 def _numbered(where: Texts) -> Iterable[tuple[int, Row]]:
     """Numbers the rows; the numbers name rows without an id."""
     if not is_file(where):
-        for number, text in enumerate(as_list(where, "texts")):
+        for number, text in enumerate(list_in_memory(where, "texts")):
             values = {"text": text} if isinstance(text, str) else text
             if not isinstance(values, Mapping):
                 check_text(text, f"texts[{number}]")

@@ -16,6 +16,7 @@ import numpy as np
 from twofold.data.batches import Draw
 from twofold.data.cache import Encoded
 from twofold.data.files import Row
+from twofold.data.passages import Split, Splitter
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.types import Classes, Vocabulary
@@ -120,6 +121,15 @@ class TextColumn:
                 joined, cut = joined[:head] + joined[len(joined) - self.limit + head :], cut + 1
             ids.append(joined)
         return Encoded(ids, cut)
+
+    def splitter(self, split: Split) -> Splitter:
+        """Returns what cuts texts into passages; ones that would be truncated are an error."""
+        room = self.limit - self._prompt
+        if split.tokens > room:
+            raise TwofoldError(
+                f"split: passages of {split.tokens} tokens are longer than the model reads; give at most {room}"
+            )
+        return Splitter(split, self.tokenizer)
 
     def decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids)

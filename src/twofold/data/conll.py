@@ -115,7 +115,7 @@ def plain_conllu(words: Sequence[str]) -> str:
 
 def _sentences(lines: Iterable[Line]) -> Iterator[list[Line]]:
     """Splits the lines at blank lines."""
-    for blank, run in groupby(lines, key=lambda item: not item[1].strip()):
+    for blank, run in groupby(lines, key=lambda line: not line[1].strip()):
         if not blank:
             yield list(run)
 

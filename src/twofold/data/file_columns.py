@@ -151,8 +151,8 @@ class FileColumn:
         encoders = [self.encode, *(field.encode for field in further)]
         return (row for row in rows if all(encode([row]).ids[0] for encode in encoders))
 
-    def several(self, inputs: Any) -> Sequence[Any]:
-        return inputs if isinstance(inputs, list | tuple) else [inputs]
+    def is_single(self, inputs: Any) -> bool:
+        return not isinstance(inputs, list | tuple | Iterator)
 
     def rows_to_answer(self, where: str, folder: str | None) -> list[Row]:
         config = self.config.in_folder(folder)

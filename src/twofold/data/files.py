@@ -16,6 +16,7 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import IO, Any
 
+from twofold.data.class_names import dataset_rows
 from twofold.errors import TwofoldError
 from twofold.storage import parse_json, refuse_special, sha256
 from twofold.storage.encodings import SAMPLE, conversion
@@ -32,7 +33,7 @@ SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Row:
-    """One example and its place."""
+    """Example and its place."""
 
     place: str
     values: Example
@@ -195,7 +196,7 @@ def _read_datasets_folder(path: Path) -> Iterator[Row]:
         from datasets import load_from_disk  # type: ignore[import-untyped]
     except ImportError:
         raise TwofoldError(f"{path}: reading it needs `pip install 'twofold[datasets]'`") from None
-    for number, values in enumerate(load_from_disk(str(path)), start=1):
+    for number, values in enumerate(dataset_rows(load_from_disk(str(path))), start=1):
         yield Row(f"{path}:{number}", values)
 
 

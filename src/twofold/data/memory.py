@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from twofold.data.class_names import dataset_rows
 from twofold.data.files import Row
 from twofold.errors import TwofoldError, as_list, kind_of_value
 from twofold.types import Example
@@ -38,24 +39,28 @@ def rows_in_memory(data: Any, name: str = "data", column: str | None = None) -> 
 
 def list_in_memory(data: Any, name: str) -> list[Any]:
     """Returns the entries of any data as a list: dicts for a Dataset or a DataFrame; a bare string is an error."""
-    table = hasattr(data, "with_format") or getattr(data, "ndim", 1) == 2
+    table = hasattr(data, "with_format") or _is_frame(data)
     return list(_examples(data, name)) if table else as_list(data, name)
 
 
 def is_file_name(data: Any) -> bool:
     """Returns True for the name of a file, or a mapping from columns to names, rather than rows in memory."""
-    return isinstance(data, str | Path | Mapping) and not _is_split(data)
+    return isinstance(data, str | Path | Mapping) and not is_split(data)
+
+
+def is_split(data: Any) -> bool:
+    """Returns True for a `datasets.DatasetDict`, which maps names of splits to datasets."""
+    return isinstance(data, Mapping) and bool(data) and all(hasattr(split, "with_format") for split in data.values())
 
 
 def _examples(data: Any, name: str) -> Iterable[Any]:
     """Returns the rows of any supported type of data."""
-    pandas = sys.modules.get("pandas")  # without it loaded, nothing is a DataFrame
-    if pandas is not None and isinstance(data, pandas.DataFrame):
-        return _frame_rows(data, name, pandas)
-    if _is_split(data):
+    if _is_frame(data):
+        return _frame_rows(data, name)
+    if is_split(data):
         raise TwofoldError(f"{name}: holds several splits; give one of them: {', '.join(map(str, data))}")
-    if hasattr(data, "with_format"):  # a `datasets.Dataset`, whose rows may be formatted as tensors
-        return data.with_format(None)  # type: ignore[no-any-return]
+    if hasattr(data, "with_format"):
+        return dataset_rows(data)
     if isinstance(data, str | bytes):
         raise TwofoldError(f"{name}: one text, where rows are wanted; {WANTED}")
     if isinstance(data, Mapping):
@@ -65,13 +70,16 @@ def _examples(data: Any, name: str) -> Iterable[Any]:
     return data
 
 
-def _is_split(data: Any) -> bool:
-    """Returns True for a `datasets.DatasetDict`, which maps names of splits to datasets."""
-    return isinstance(data, Mapping) and bool(data) and all(hasattr(split, "with_format") for split in data.values())
+def _is_frame(data: Any) -> bool:
+    """Returns True for a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")  # without it loaded, nothing is a DataFrame
+    return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
-def _frame_rows(frame: Any, name: str, pandas: Any) -> Iterator[Example]:
+def _frame_rows(frame: Any, name: str) -> Iterator[Example]:
     """Converts the rows of a DataFrame to dicts of Python values; a missing value becomes None."""
+    import pandas  # type: ignore[import-untyped]
+
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise TwofoldError(f"{name}: the column '{twice}' stands twice; rename one of them")

@@ -168,7 +168,7 @@ class Archive(Files):
 
 @dataclass(frozen=True)
 class NamedFile:
-    """One readable file."""
+    """Readable file."""
 
     files: Files
     name: str

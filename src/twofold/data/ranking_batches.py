@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RankingRows:
-    """One process's share of a training batch, and the facts it needs about the other shares.
+    """Share of a training batch that belongs to one process, and the facts it needs about the other shares.
 
     Candidates are in the order in which the processes' shares are gathered: the responses of each process's rows, then
     their given negatives. Contexts are in the order of their shares.

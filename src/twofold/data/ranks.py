@@ -133,15 +133,15 @@ def reciprocal_rank(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str =
 
 def average_precision(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str = "this query") -> float:
     """Expected average precision: the mean of the precisions at the positions of the relevant candidates."""
-    total, found = 0.0, 0
+    total, counted = 0.0, 0
     for group in _groups(scores, relevant, place):
         # Given a relevant candidate at position i of n tied, each of the i - 1 before it is relevant by (r - 1) / (n -
         # 1).
         among = (group.relevant - 1) / max(group.size - 1, 1)
-        hits = found + 1 + np.arange(group.size) * among
+        hits = counted + 1 + np.arange(group.size) * among
         total += group.relevant / group.size * float(np.sum(hits / _positions(group.better, group.size)))
-        found += group.relevant
-    return total / found
+        counted += group.relevant
+    return total / counted
 
 
 def ndcg(scores: npt.ArrayLike, gains: npt.ArrayLike, k: int, place: str = "this query") -> float:

@@ -26,7 +26,7 @@ SCALE = 1 << 24
 
 
 class _Piece(NamedTuple):
-    """One piece of a model file."""
+    """Piece of a model file."""
 
     text: str
     score: float
@@ -95,7 +95,7 @@ def _none_of(characters: set[str]) -> str:
     """Pattern for one character that is none of these."""
     codes = enumerate(sorted(map(ord, characters)))
     # In a run of consecutive codes, code minus index is constant.
-    runs = [[code for _, code in run] for _, run in groupby(codes, key=lambda item: item[1] - item[0])]
+    runs = [[code for _, code in run] for _, run in groupby(codes, key=lambda place: place[1] - place[0])]
     inside = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
     return f"[^{inside}]"
 

@@ -167,6 +167,13 @@ class TextTokenizer:
         TextTokenizer.threads_used = True
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def places(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Characters of each text at which its tokens begin and end, ascending: (tokens, 2)."""
+        TextTokenizer.threads_used = True
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        places = (np.array(encoding.offsets, np.int64).reshape(-1, 2) for encoding in encodings)
+        return [np.maximum.accumulate(ends, axis=0) for ends in places]
+
     def special_in(self, text: str) -> str | None:
         """Returns a special token that occurs in a text, where it is treated as ordinary text."""
         tokens = self._tokenizer.get_added_tokens_decoder().values()

@@ -150,21 +150,21 @@ class RankingDecoder(Decoder):
 
 @dataclass(frozen=True)
 class RecurrentDecoderConfig(RecurrentSettings, DecoderConfig):
-    """Settings shared by recurrent text decoders."""
+    """Settings of a recurrent text decoder."""
 
     dropout: float = 0.1
-    """Dropout probability on the token embeddings, between the layers and on the features."""
+    """Dropout probability on the embeddings, between the layers and on the features."""
     label_smoothing: float = 0.0
-    """Label smoothing: share of the target probability that is spread over all tokens in training."""
+    """Label smoothing: fraction of the target probability that is spread over all tokens."""
     tied: bool = True
-    """Shares the weights of the output layer with the token embeddings (tied embeddings)."""
+    """Shares the embedding table with the output layer (weight tying)."""
     scheduled_sampling: float = 0.0
-    """Scheduled sampling: final probability of reading the model's own prediction instead of the right token; it grows
-    from 0 over the training."""
+    """Scheduled sampling: probability of reading the predicted token in place of the right one; it grows from 0 to this
+    value over the training. 0 is teacher forcing."""
 
 
 class RecurrentDecoder(TextDecoder):
-    """Base class of recurrent text decoders; `forward` returns features and the state after the last token."""
+    """Base class of recurrent text decoders, which implement `start` and `run`."""
 
     def __init__(self, config: RecurrentDecoderConfig, memory_width: int, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, config.label_smoothing)
@@ -172,12 +172,16 @@ class RecurrentDecoder(TextDecoder):
         self.embedding = make_embedding(vocabulary.size, config.embedding)
         self.first = nn.Linear(memory_width, config.layers * config.width)
 
+    def run(self, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+        """Features (rows, positions, embedding) after each token, and the state after the last."""
+        raise NotImplementedError
+
     def teach(self, hidden: Hidden, tokens: Tensor, mask: Tensor, progress: float) -> Tensor:
         chance = self.scheduled_sampling * progress
         if self.training and chance:
             return sampled_teaching(self, hidden, tokens, chance)
-        return self.forward(self.start(hidden), tokens)[0]  # type: ignore[no-any-return]
+        return self.run(self.start(hidden), tokens)[0]
 
     def step(self, state: Any, tokens: Tensor) -> Step:
-        features, after, *_ = self.forward(state, tokens[:, None])
+        features, after = self.run(state, tokens[:, None])
         return Step(features[:, 0], after)

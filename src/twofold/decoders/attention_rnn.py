@@ -19,15 +19,15 @@ from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
 @dataclass(frozen=True)
 class Config(RecurrentDecoderConfig):
-    """Settings of the recurrent decoder with attention; `width` is also the width of its queries and keys."""
+    """Settings of the recurrent decoder with attention; `width` is also the width of the attention space."""
 
     layers: int = 2
-    """Number of recurrent layers; the first makes the queries, those above read the result of attention."""
+    """Number of stacked recurrent layers; the first one computes the query, the others read the attended context."""
     attention: Literal["additive", "dot"] = "additive"
-    """Attention scores: `additive`, v·tanh(W q + U k), or `dot`, the scaled dot product."""
+    """Attention score: `additive`, v·tanh(W q + U k), or `dot`, the scaled dot product."""
     recurrence: Literal["luong", "bahdanau"] = "luong"
-    """Order of attention and state update: `luong` attends after it, c_i from s_i; `bahdanau` before it, c_i from
-    s_{i-1}, and s_i = f(s_{i-1}, y_{i-1}, c_i), which trains token by token."""
+    """Recurrence: `luong` attends after the update, c_i from s_i; `bahdanau` attends before it, c_i from s_{i-1}, and
+    s_i = f(s_{i-1}, y_{i-1}, c_i), which trains token by token."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> AttentionRNNDecoder:
         assert isinstance(output, Vocabulary)
@@ -85,8 +85,7 @@ class AttentionRNNDecoder(RecurrentDecoder):
         reading = self.reading.state(first[:, self.asking.width :]) if self.reading else ()
         return Remembered(source, self.attend.key(source), mask, asking, reading)
 
-    def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
-        """Computes features (rows, positions, embedding) after each token, and the state after the last."""
+    def run(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         outputs, answers, weights, asking = (self._ask_first if self.asks_first else self._ask)(embedded, state)
         record_attention("cross", weights[:, None])

@@ -22,7 +22,7 @@ class Config(VectorSettings, RankingDecoderConfig):
     dense: tuple[Dense, ...] = ()
     """Dense layers over the pooled vector of both sides, before normalization."""
     similarity: Literal["dot", "cosine"] = "dot"
-    """Score of two vectors: `dot` product, or `cosine`, which leaves the embeddings unnormalized."""
+    """Score of two vectors: `dot` product, or `cosine`, which does not normalize the vectors themselves."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

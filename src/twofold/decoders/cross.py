@@ -24,12 +24,12 @@ class Config(RankingDecoderConfig):
     joined = True
 
     pooling: Literal["first", "mean", "max", "attention", "summary", "both"] = "mean"
-    """Pooling of the joined text: `first`, `mean`, `max`, `attention`, or `summary`, the encoder's own; or `both`: the
-    mean states of the two texts, normalized, and their product."""
+    """Pooling of the joined text: `first`, `mean`, `max`, `attention`, `summary` (the encoder's own), or `both`, the
+    normalized mean states of the two texts and their product."""
     compare: DecoderConfig | None = None
-    """Ranker, {kind: bi} or {kind: poly, ...}, whose score is added; each text is then read alone as well. The score of
-    the joined text starts at 0, so that with that ranker's weights the model starts as that ranker. The factor of the
-    added score is learned."""
+    """Ranker whose score is added, {kind: bi} or {kind: poly, ...}, which encodes each text alone. The joint score has
+    weight 0 at first, so with that ranker's weights the training starts from that ranker; the weight of its score is
+    trained too. null scores the joined text alone."""
     output_scale: float = 1.0
     """Factor of the scores in the loss only; it does not change the ranking scores."""
 

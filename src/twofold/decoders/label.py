@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head
 from twofold.layers.pooling import Pooling, PoolingKind, means_of_both, pooling_needs
-from twofold.results import Scores
+from twofold.results import DecoderOutput, Scores
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, Numbers, OutputSpec, Target
 
 
@@ -25,17 +25,17 @@ class Config(DecoderConfig):
     writes = Scores
 
     pooling: PoolingKind = "mean"
-    """Pooling of the states to one vector: `first`, `mean`, `max`, `attention`, ..., or `summary`, the encoder's
-    own."""
+    """Pooling of token states to one vector: `first` (for causal encoders the last), `last`, `mean`, `mean_sqrt`,
+    `weighted_mean`, `max`, `attention` (one trainable query), or `summary`, the encoder's own."""
     compare: Literal["none", "cosine", "features"] = "none"
-    """Comparison of two texts by their mean states: `cosine` reads their cosine alone, which suits backbones trained
-    for it; `features` adds product, difference and cosine to the pooled vector."""
+    """Comparison of the mean states of two texts: `cosine` predicts from their cosine alone; `features` adds their
+    product and their difference to the pooled vector."""
     hidden: int | None = None
-    """Width of a hidden layer before the output layer; null means none."""
+    """Width of a hidden layer before the output layer; null has none."""
     dropout: float = 0.1
     """Dropout probability on the pooled vector."""
     label_smoothing: float = 0.0
-    """Label smoothing, with one label: share of the target probability that is spread over all labels."""
+    """Label smoothing: fraction of the target probability that is spread over all labels (output `label` only)."""
 
     def __post_init__(self) -> None:
         if self.compare == "cosine" and (self.pooling != "mean" or self.hidden):
@@ -72,6 +72,9 @@ class LabelDecoder(Decoder):
         else:
             compared = 3 * spec.width("states") + 1 if config.compare == "features" else 0
             self.head = Head(self.pool.width + compared, outputs, config.hidden, config.dropout)
+
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        return DecoderOutput(self._scores(hidden))
 
     def count(self, target: Target) -> int:
         return int(target.mask.any(1).sum())

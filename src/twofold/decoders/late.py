@@ -25,12 +25,12 @@ class Config(RankingDecoderConfig):
     projection: int | None = 128
     """Width of the token vectors after a linear projection; null keeps the encoder's states."""
     normalize: bool = True
-    """L2-normalizes the token vectors."""
+    """L2-normalizes the token vectors (cosine similarity)."""
     skip_punctuation: bool = False
-    """Leaves punctuation tokens out of the candidates."""
+    """Skips tokens of pure punctuation in candidates."""
     max_vectors: int | None = None
-    """Maximum number of vectors of a candidate; beyond it the most similar are averaged (token pooling, Clavié et al.,
-    2024). Training keeps all."""
+    """Maximum number of vectors stored for a candidate; the most similar vectors are averaged (token pooling, Clavié et
+    al., 2024). Training uses all vectors."""
     output_scale: float = 1.0
     """Factor of the scores in the loss only; it does not change the ranking scores."""
 

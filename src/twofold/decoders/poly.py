@@ -19,21 +19,21 @@ from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 @dataclass(frozen=True)
 class Config(VectorSettings, RankingDecoderConfig):
-    """Settings of the poly-encoder (Humeau et al., 2020); `pooling` is that of the candidate."""
+    """Settings of the poly-encoder (Humeau et al., 2020); `pooling` concerns the candidate."""
 
     codes: int = 16
-    """Number m of codes: the vectors of a context."""
+    """Number of codes m: vectors that represent a context."""
     code_kind: Literal["learned", "first"] = "learned"
-    """Codes: `learned` ones that attend over the tokens, or the states of the `first` m tokens (causal encoders: the
-    last)."""
+    """Codes: `learned` queries that attend over the tokens, or the states of the `first` m tokens (for causal encoders
+    the last m)."""
     code_attention: Literal["plain", "scaled"] = "plain"
     """Attention of the codes over the tokens: `plain`, softmax(q·h), or `scaled`, softmax(q·h/√d)."""
     code_size: float = 1.0
-    """Initial length of a learned code; near 0 all codes begin as the mean of the tokens."""
+    """Initial norm of the learned codes; near 0 each code starts as the mean of the tokens."""
     attention: Literal["plain", "scaled", "multihead"] = "plain"
-    """Attention of a candidate over the codes: `plain`, softmax(s), `scaled`, softmax(s/√d), or `multihead`."""
+    """Attention of the candidate over the codes: `plain`, softmax(s), `scaled`, softmax(s/√d), or `multihead`."""
     heads: int = 4
-    """Number of attention heads with `attention: multihead`."""
+    """Number of attention heads, with `attention: multihead`."""
 
     def needs(self) -> frozenset[str]:
         return super().needs() | {"states", "finish"}

@@ -52,8 +52,7 @@ class RNNDecoder(RecurrentDecoder):
         vector = hidden.need("summary")
         return Remembered(vector, self.recurrent.state(torch.tanh(self.first(vector))))
 
-    def forward(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
-        """Computes features (rows, positions, embedding) after each token, and the state after the last."""
+    def run(self, state: Remembered, tokens: Tensor) -> tuple[Tensor, Remembered]:
         embedded = dropout(self.embedding(tokens), self.dropout, self.training)
         inputs = torch.cat([embedded, state.vector[:, None].expand(-1, tokens.shape[1], -1)], -1)
         outputs, after = self.recurrent(inputs, state.state)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
 from twofold.layers.heads import Head, best_path, rules
-from twofold.results import TagNumbers
+from twofold.results import DecoderOutput, TagNumbers
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 
@@ -21,7 +21,7 @@ class Config(DecoderConfig):
     writes = TagNumbers
 
     hidden: int | None = None
-    """Width of a hidden layer before the output layer; null means none."""
+    """Width of a hidden layer before the output layer; null has none."""
     dropout: float = 0.1
     """Dropout probability on the states."""
 
@@ -43,6 +43,9 @@ class TagsDecoder(Decoder):
         )
         self.first, self.after = nn.Buffer(first, persistent=False), nn.Buffer(after, persistent=False)
 
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        return DecoderOutput(self.head(hidden.of_words()[0]).float())
+
     def count(self, target: Target) -> int:
         return int(target.mask.sum())
 
@@ -51,8 +54,8 @@ class TagsDecoder(Decoder):
         return Loss(F.cross_entropy(scores, target.tokens[target.mask], reduction="sum"), len(scores))
 
     def predict(self, hidden: Hidden, options: object) -> list[TagNumbers]:
-        states, mask = hidden.of_words()
-        likely = self.head(states).float().log_softmax(-1)
+        mask = hidden.of_words()[1]
+        likely = self.forward(hidden).logits.log_softmax(-1)
         path = best_path(likely, mask, self.first, self.after)
         scores = likely.gather(-1, path[..., None])[..., 0].masked_fill(~mask, 0.0).sum(1)
         rows = zip(path.tolist(), mask.sum(1).tolist(), scores.tolist(), likely.exp().cpu().numpy(), strict=True)

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
 from twofold.errors import TwofoldError
-from twofold.results import TokenScores
+from twofold.results import DecoderOutput, TokenScores
 from twofold.types import Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target, Vocabulary
 
 
 @dataclass(frozen=True)
 class Config(DecoderConfig):
-    """Settings of the pre-training decoder."""
+    """Settings of the language-modeling decoder, which pre-trains a text encoder."""
 
     output = "tokens"
     writes = TokenScores
@@ -37,6 +37,9 @@ class TokensDecoder(Decoder):
     def share(self, table: nn.Parameter | None) -> None:
         if table is not None and table.shape == self.output.weight.shape:
             self.output.weight = table
+
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        return DecoderOutput(self.output(self.between(hidden.need("states"))).float())
 
     def count(self, target: Target) -> int:
         return int(target.mask.sum())

@@ -24,9 +24,9 @@ class Config(BlockSettings, DecoderConfig):
     """Settings of the Transformer decoder."""
 
     label_smoothing: float = 0.0
-    """Label smoothing: share of the target probability that is spread over all tokens in training."""
+    """Label smoothing: fraction of the target probability that is spread over all tokens."""
     tied: bool = True
-    """Shares the weights of the output layer with the token embeddings (tied embeddings)."""
+    """Shares the embedding table with the output layer (weight tying)."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TransformerDecoder:
         assert isinstance(output, Vocabulary)

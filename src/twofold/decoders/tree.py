@@ -13,7 +13,7 @@ from twofold.decoders import DecoderConfig
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.layers.blocks import dropout
 from twofold.layers.trees import best_tree
-from twofold.results import Arcs
+from twofold.results import Arcs, DecoderOutput
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 ROOT = "root"
@@ -28,11 +28,11 @@ class Config(DecoderConfig):
     writes = Arcs
 
     width: int = 256
-    """Width of the vectors of words as dependents and as heads."""
+    """Width of the projections for arcs (a word as dependent, and as head)."""
     relation_width: int = 96
-    """Width of the vectors that predict the relation."""
+    """Width of the projections for relations."""
     dropout: float = 0.3
-    """Dropout probability before and after the layers that compute these vectors."""
+    """Dropout probability before and after these projections."""
 
     def build(self, spec: HiddenSpec, output: OutputSpec) -> TreeDecoder:
         assert isinstance(output, Classes)
@@ -53,16 +53,20 @@ class TreeDecoder(Decoder):
         self.relation = nn.Parameter(torch.zeros(len(output), narrow + 1, narrow + 1))
         self.root_relation = output.numbers.get(ROOT) if len(output) > 1 else None
 
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        nodes, mask = self._nodes(hidden)
+        arcs = self._arcs(nodes, mask)
+        return DecoderOutput(arcs, None if target is None else self._relations(nodes, target.tokens[..., 0]))
+
     def count(self, target: Target) -> int:
         return int(target.mask.sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        nodes, mask = self._nodes(hidden)
-        counts = target.mask
+        output, counts = self.forward(hidden, target), target.mask
+        assert output.relations is not None
         heads, relations = target.tokens.unbind(-1)  # (rows, words) each
-        arcs, names = self._arcs(nodes, mask), self._relations(nodes, heads)
-        total = F.cross_entropy(arcs[counts], heads[counts], reduction="sum")
-        total = total + F.cross_entropy(names[counts], relations[counts], reduction="sum")
+        total = F.cross_entropy(output.logits[counts], heads[counts], reduction="sum")
+        total = total + F.cross_entropy(output.relations[counts], relations[counts], reduction="sum")
         return Loss(total, self.count(target))
 
     def predict(self, hidden: Hidden, options: object) -> list[Arcs]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from twofold.decoders import DecoderConfig
 from twofold.errors import TwofoldError
 from twofold.layers.convolutions import Activation, Convolution, ImageNorm
-from twofold.results import PixelClasses
+from twofold.results import DecoderOutput, PixelClasses
 from twofold.types import Classes, Decoder, Hidden, HiddenSpec, Loss, OutputSpec, Target
 
 
@@ -24,29 +24,29 @@ class Config(DecoderConfig):
     writes = PixelClasses
 
     widths: tuple[int, ...] | None = None
-    """Number of channels after each doubling, from coarse to fine; null means those of the encoder, then half as
-    many."""
+    """Channels after each transposed convolution, from coarse to fine; null mirrors the encoder,
+    then halves the channels at each further step."""
     skips: bool = True
-    """Joins the encoder's feature map of each scale (skip connections)."""
+    """Concatenates the encoder's feature map of each scale (skip connections)."""
     convolutions: int = 2
-    """Number of convolutions after each doubling."""
+    """Number of convolutions after each transposed convolution."""
     norm: ImageNorm = "batch"
-    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients and several
+    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which works with gradient accumulation and several
     processes."""
     activation: Activation = "relu"
     """Activation after each convolution."""
     dropout: float = 0.0
-    """Dropout probability on the channels of the coarsest feature map."""
+    """Dropout probability of whole channels of the coarsest feature map."""
     cross_entropy: float = 1.0
-    """Weight of the cross-entropy of each pixel."""
+    """Weight of the cross-entropy in the loss."""
     focal: float = 0.0
-    """Weight of the focal loss (Lin et al., 2017): cross-entropy that counts less where the class is clear."""
+    """Weight of the focal loss (Lin et al., 2017), a cross-entropy with less weight on easy pixels."""
     focal_power: float = 2.0
-    """Exponent of the focal loss: cross-entropy is weighted by (1 - probability) to this power."""
+    """Exponent γ of the focal loss: each pixel has the weight (1 − probability)^γ."""
     dice: float = 0.0
-    """Weight of the Dice loss: one minus the overlap of each class in each image that shows it."""
+    """Weight of the Dice loss: 1 − Dice of each class in each image that contains it."""
     class_weights: tuple[float, ...] | None = None
-    """Weight of each class in cross-entropy and focal loss; null weights all alike."""
+    """Weights of the classes in cross-entropy and focal loss; null weighs all alike."""
 
     def __post_init__(self) -> None:
         weights = (self.cross_entropy, self.focal, self.dice, *(self.class_weights or ()))
@@ -103,8 +103,7 @@ class UNetDecoder(Decoder):
         self.output = nn.Conv2d(channels[-1], len(classes), 1)
         self.class_weights = nn.Buffer(torch.tensor(config.class_weights or [1.0] * len(classes)), persistent=False)
 
-    def forward(self, hidden: Hidden) -> Tensor:
-        """Computes the logits of each pixel, (rows, classes, height, width)."""
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
         *finer, maps = hidden.pyramid()
         assert hidden.size is not None
         maps = F.dropout2d(maps, self.config.dropout, self.training)
@@ -114,14 +113,14 @@ class UNetDecoder(Decoder):
         skips = [*(reversed(finer) if self.config.skips else [None] * len(finer)), *[None] * doublings]
         for step, skip, size in zip(self.steps, skips, sizes, strict=True):
             maps = step(maps, skip, size)
-        return self.output(maps)  # type: ignore[no-any-return]
+        return DecoderOutput(self.output(maps).float())
 
     def count(self, target: Target) -> int:
         return int(target.mask.sum())
 
     def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
         """Loss summed over all labeled pixels; the Dice loss of an image is weighted by their number."""
-        config, scores = self.config, self.forward(hidden).float()
+        config, scores = self.config, self.forward(hidden).logits
         right = target.tokens.masked_fill(~target.mask, -100)
         total, logs = scores.new_zeros(()), scores.log_softmax(1)
         if config.cross_entropy or config.focal:
@@ -138,7 +137,7 @@ class UNetDecoder(Decoder):
 
     @torch.no_grad()
     def predict(self, hidden: Hidden, options: object = None) -> list[PixelClasses]:
-        best = self.forward(hidden).float().log_softmax(1).max(1)
+        best = self.forward(hidden).logits.log_softmax(1).max(1)
         scores = best.values.mean((1, 2)).tolist()
         pixels = best.indices.to(torch.uint8).cpu().numpy()
         confidence = best.values.exp().cpu().numpy()

@@ -21,15 +21,15 @@ class Config(EncoderConfig):
     input = "image"
     reads = Images
     widths: tuple[int, ...] = (32, 64, 128, 256)
-    """Number of channels of each stage, from fine to coarse."""
+    """Channels of each stage, from the finest feature map to the coarsest."""
     blocks: int = 2
-    """Number of residual blocks in a stage; each has two convolutions."""
+    """Number of blocks in a stage, each a pair of convolutions with a residual connection."""
     residual: bool = True
     """Adds the residual connections; `false` builds a plain stack of convolutions."""
     stem: Literal[1, 2, 4] = 2
-    """Stride of the finest feature map, in pixels."""
+    """Stride of the stem: pixels, in height and width, for one position of the finest feature map."""
     norm: ImageNorm = "batch"
-    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients and several
+    """Normalization: `batch` (BatchNorm), or `group` (GroupNorm), which works with gradient accumulation and several
     processes."""
     activation: Activation = "relu"
     """Activation after each convolution."""

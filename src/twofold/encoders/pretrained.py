@@ -44,13 +44,13 @@ class Config(EncoderConfig):
     """Settings of a pretrained backbone."""
 
     name: str = DEFAULT
-    """Name of the backbone: `default`, a folder, or a hub id; safetensors only, and no code from there is run."""
+    """Backbone: `default`, a folder, or a hub id; safetensors only, and no remote code is run."""
     dropout: float = 0.1
-    """Dropout probability in training."""
+    """Dropout probability in the backbone."""
     attention_dropout: float = 0.0
     """Dropout probability on the attention weights; slow on CPUs, where fused attention does not support it."""
     architecture: dict[str, Any] | None = None
-    """Settings of the backbone itself, filled in when it is first read."""
+    """Settings of the backbone (its `config.json`), filled in when the backbone is first loaded."""
 
     def spec(self) -> HiddenSpec:
         if self.name == DEFAULT and self.architecture is None:

@@ -22,9 +22,9 @@ class Config(RecurrentSettings, EncoderConfig):
     bidirectional: bool = True
     """Reads from right to left as well; states and summary are then twice as wide."""
     summary: Literal["last", "mean", "max"] = "last"
-    """Pooling for the summary: `last` state of each direction, `mean` or `max` (maximum) over all positions."""
+    """Summary vector: the `last` state of each direction, or `mean` or `max` pooling over all positions."""
     dropout: float = 0.1
-    """Dropout probability on the token embeddings, between the layers and on the states."""
+    """Dropout probability on the embeddings, between the layers and on the states."""
 
     def spec(self) -> HiddenSpec:
         width = self.width * (1 + self.bidirectional)

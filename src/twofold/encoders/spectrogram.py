@@ -17,13 +17,13 @@ from twofold.types import Batch, Encoder, Features, Hidden, HiddenSpec
 
 @dataclass(frozen=True)
 class Config(BlockSettings, EncoderConfig):
-    """Settings of the spectrogram encoder; with `layers: 0` it has convolutions only."""
+    """Settings of the spectrogram encoder; with 0 layers it has convolutions alone."""
 
     input = "audio"
     reads = Spectrogram
     may_be_0 = ("layers",)
     channels: tuple[int, ...] = (32, 64)
-    """Number of channels of each convolution; each halves time and frequency."""
+    """Channels of the convolutions; each convolution halves time and frequency."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Convolutional network over the tokens of a text, such as the multilingual Universal Sentence Encoder."""
+"""Convolutions over the tokens: each word with its neighbors; the multilingual default is one of these."""
 
 from __future__ import annotations
 
@@ -48,24 +48,23 @@ class Config(EncoderConfig):
     """Settings of the convolutional text encoder."""
 
     weights: Literal["none", "default-multilingual"] = "none"
-    """Initial weights: `none` (random), or those of the multilingual Universal Sentence Encoder, version 3."""
+    """Initial weights: random (`none`), or the multilingual Universal Sentence Encoder, version 3."""
     train_table: bool = False
-    """Trains the token embeddings of the initial weights as well; without, they stay frozen, which keeps training
-    fast."""
+    """Trains the pretrained embedding table as well; `false` freezes it, which keeps training fast."""
     embedding: int = 512
     """Width of the token embeddings."""
     channels: int = 256
-    """Number of channels of each convolution."""
+    """Channels of each convolution."""
     orders: tuple[int, ...] = (2, 3, 5)
-    """Kernel size, in tokens, of each convolution."""
+    """Kernel sizes of the convolutions, in tokens."""
     width: int = 512
     """Width of the states and of the summary."""
     bottleneck: int = 320
-    """Width of the bottleneck in the final dense layers, through which the mean of the states becomes the summary."""
+    """Inner width of the dense layers between the mean of the states and the summary."""
     residual: bool = True
     """Adds the input of each convolution layer to its output (residual connection); `false` builds a plain stack."""
     dropout: float = 0.1
-    """Dropout probability on the token embeddings and on the outputs of the convolutions."""
+    """Dropout probability on the embeddings and on the outputs of the convolutions."""
 
     def __post_init__(self) -> None:
         if not self.orders or min(self.orders) < 1:
@@ -149,7 +148,7 @@ class TextConvnet(Encoder):
         return Hidden(mask=text.mask, states=states, summary=summary, finish=self.finish)
 
     def _windows(self, row: Tensor) -> Tensor:
-        """Indices of each token and its neighbors, (tokens, window); outside its row the number of tokens."""
+        """(tokens, window): for each token its neighbors and itself; outside its row the number of tokens."""
         tokens = len(row)
         steps = torch.arange(-self.before, self.after + 1, device=row.device)
         near = torch.arange(tokens, device=row.device)[:, None] + steps

@@ -31,18 +31,17 @@ class Config(EncoderConfig):
     input = "image"
     reads = Images
     name: str = "resnet18"
-    """Name of the network in timm; its feature maps must halve from one to the next, as in resnet18 or
-    convnext_tiny."""
+    """Name of the network in timm; its feature maps must halve from one to the next, as in resnet18, convnext_tiny."""
     weights: str | None = None
-    """Initial weights: a local .safetensors file, or `hub` for those that timm publishes; null means random ones."""
+    """Initial weights: a local .safetensors file, or `hub` for the weights that timm publishes; null is random."""
     frozen: bool = False
     """Freezes the weights."""
     dropout: float = 0.0
     """Dropout probability on the states and the summary."""
     channels: tuple[int, ...] | None = None
-    """Number of channels of each feature map; read from the network and saved, so that a model loads without it."""
+    """Channels of each feature map, filled in from the network."""
     stride: int = 2
-    """Stride of the finest feature map, in pixels; read from the network as well."""
+    """Stride of the finest feature map, in pixels, filled in from the network."""
 
     def __post_init__(self) -> None:
         if self.weights not in (None, "hub") and Path(str(self.weights)).suffix != ".safetensors":

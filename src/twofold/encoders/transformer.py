@@ -19,7 +19,7 @@ class Config(BlockSettings, EncoderConfig):
     """Settings of the Transformer encoder."""
 
     causal: bool = False
-    """Hides later positions from each token (causal mask)."""
+    """Uses a causal (look-ahead) mask: each token attends to itself and to earlier tokens only."""
 
     def spec(self) -> HiddenSpec:
         return HiddenSpec(states=self.width, summary=self.width, causal=self.causal)

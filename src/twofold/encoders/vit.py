@@ -27,16 +27,16 @@ class Config(BlockSettings, EncoderConfig):
     input = "image"
     reads = Images
     patch: int = 16
-    """Height and width of a patch in pixels; an image is resized to the nearest multiple."""
+    """Height and width of a patch in pixels; images are resized to the nearest multiple of it."""
     stem: Literal["linear", "convolutions"] = "linear"
-    """Embedding of patches: `linear` (one linear map), or `convolutions` (strided, down to one position a patch)."""
+    """Patch embedding: one `linear` map, or `convolutions` that halve the image until patches are left."""
     stem_norm: ImageNorm = "batch"
-    """Normalization with `convolutions`: `batch` (BatchNorm), or `group` (GroupNorm), which suits accumulated gradients
-    and several processes."""
+    """Normalization with `stem: convolutions`: `batch` (BatchNorm), or `group` (GroupNorm), which works with gradient
+    accumulation and several processes."""
     prefix: bool = False
-    """Reads the beginning of a text together with the image, if one is given."""
+    """Reads a text prefix together with the image."""
     grid: int = 64
-    """Maximum number of rows and columns of patches with learned positions."""
+    """Maximum number of rows and columns of patches, with `positions: learned`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

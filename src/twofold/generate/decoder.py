@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions, State, Step, walk, write
-from twofold.results import Hypotheses
+from twofold.results import DecoderOutput, Hypotheses
 from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 
 
@@ -36,6 +37,13 @@ class TextDecoder(Decoder):
     def step(self, state: Any, tokens: Tensor) -> Step:
         """Features and state after `tokens` (rows,), the newest token of each row."""
         raise NotImplementedError
+
+    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
+        """Logits of the token after each token of the target, (rows, positions - 1, tokens) (teacher forcing)."""
+        if target is None:
+            raise TwofoldError("a text decoder reads the right text (teacher forcing): make the batch with targets")
+        logits: Tensor = self.output(self._taught(hidden, target, progress)[0])
+        return DecoderOutput(logits.float())
 
     def count(self, target: Target) -> int:
         return int(target.mask[:, 1:].sum())
@@ -63,9 +71,7 @@ class TextDecoder(Decoder):
     @torch.no_grad()
     def log_probabilities(self, hidden: Hidden, target: Target) -> Tensor:
         """Log-probability of every token at each position of each target, (rows, positions, tokens)."""
-        features, _ = self._taught(hidden, target, 0.0)
-        scores: Tensor = self.output(features)
-        return scores.float().log_softmax(-1)
+        return self.forward(hidden, target).logits.log_softmax(-1)
 
     @torch.no_grad()
     def predict(self, hidden: Hidden, options: GenerateOptions) -> list[Hypotheses]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.recording import Branch, record_beam
 from twofold.results import Hypotheses, Hypothesis
+from twofold.results.shown import changes
 from twofold.types import Hidden, Vocabulary
 
 MOST_HYPOTHESES = 1_000
@@ -46,6 +47,9 @@ class GenerateOptions:
     """Samples only from the most likely tokens whose probabilities reach this sum (nucleus sampling); 1 uses all."""
     seed: int = 0
     """Random seed of sampling: the same seed gives the same tokens."""
+
+    def __repr__(self) -> str:
+        return f"GenerateOptions({changes(self)})"
 
     def __post_init__(self) -> None:
         if self.beam < 1 or not 1 <= self.n_best <= self.beam:

@@ -1,4 +1,4 @@
-"""How high a candidate can score, proven from 8-bit integers: the first passes of an exact search.
+"""Upper bounds of candidates' scores, proven from 8-bit integers: the first passes of an exact search.
 
 A score is at most the sum, over groups of vectors v_1..v_m, of the largest c·v_i (`RankingDecoder.ceiling`). Stored is
 c = step·q + r with q of 8-bit integers and ‖r‖ known, so dot products of integers and Cauchy–Schwarz bound each c·v_i:
@@ -27,13 +27,13 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 BLOCK = 16_384
 """Rows that are bounded at a time: their intermediate results stay in the processor's cache."""
 MOST_DIRECTIONS, OUTSIDE = 32, 0.4
-"""The span gets directions until it leaves outside at most this share of what the mean alone leaves, or is full."""
+"""Maximum number of directions of a span, and the share of the vectors outside the mean at which it gets no more."""
 SAFE = np.float32(1e-6)
-"""What is taken off a length, as a share of it, before its square is: float32 must not cancel out what is left."""
+"""Share of a length that is subtracted before the squares are, so that float32 cancels nothing out."""
 
 
 class Bounds:
-    """The bounds of one context's scores."""
+    """Bounds of the scores of one context."""
 
     def __init__(self, groups: Floats) -> None:
         """groups (groups, vectors, width): a score is at most the sum of each group's largest dot product."""
@@ -55,7 +55,7 @@ class Bounds:
         self.balls = np.stack([round_down(along.min(1)), round_up(along.max(1)), round_up(distances.max(1))], 1)
 
     def loose(self, candidates: QuantizedVectors, start: int, stop: int) -> Floats:
-        """The bounds of a block of rows, from one direction for each group."""
+        """Computes the bounds of a block of rows from one direction for each group."""
         integers, steps = candidates.integers[start:stop], candidates.steps[start:stop]
         errors, norms = candidates.errors[start:stop], candidates.norms[start:stop]
         bounds = self.margin * norms
@@ -67,7 +67,7 @@ class Bounds:
         return bounds
 
     def tight(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
-        """The bounds of some rows, from several directions."""
+        """Computes the bounds of some rows from several directions."""
         span, bounds = self.span, np.empty(len(rows), np.float32)
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
@@ -92,7 +92,7 @@ class Span:
     coordinates: Floats
     """(groups, vectors, directions + 1): each vector in these directions, and last its length outside."""
     rounding: np.float32
-    """What rounding the directions may add to a bound, for a candidate of length one."""
+    """Error that rounding the directions may add to a bound, for a candidate of length one."""
 
     @classmethod
     def of(cls, vectors: NDArray[np.float64]) -> Span:
@@ -108,7 +108,7 @@ class Span:
         return cls(directions, coordinates.reshape(*vectors.shape[:2], -1), np.float32(rounding))
 
     def project(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
-        """Some candidates in these directions, and last their largest length outside: (directions + 1, rows)."""
+        """Projects candidates on these directions; their largest length outside is last: (directions + 1, rows)."""
         steps, lost = self.directions.steps[:, None], self.directions.errors[:, None]
         errors, norms = candidates.errors[rows], candidates.norms[rows]
         dots = np.empty((len(steps), len(rows)), np.int32)
@@ -121,7 +121,7 @@ class Span:
 
 
 def _spanning(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Orthonormal directions: that of the first row, then again and again of the row that is furthest outside.
+    """Returns orthonormal directions: that of the first row, then repeatedly that of the row furthest outside.
 
     This is the Cholesky decomposition with pivoting, which needs only the rows' dot products.
     """
@@ -152,7 +152,7 @@ def _spanning(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
-    """Compile on first use, and cache that for the next process where numba finds a folder that it can write to."""
+    """Compiles on first use, and caches the result for the next process if numba finds a folder to write to."""
 
     def compile_(function: Kernel) -> Kernel:
         uncached: Any = njit(nogil=True, **options)(function)
@@ -175,7 +175,7 @@ def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
 
 @compiled()
 def dot_products(candidates: NDArray[Any], direction: NDArray[Any], out: NDArray[Any]) -> None:
-    """candidates (rows, width) int8, direction (width,) int16, out (rows,) int32."""
+    """Computes dot products: candidates (rows, width) int8, direction (width,) int16, out (rows,) int32."""
     for row in range(len(candidates)):
         total = np.int32(0)
         for place in range(candidates.shape[1]):
@@ -185,7 +185,7 @@ def dot_products(candidates: NDArray[Any], direction: NDArray[Any], out: NDArray
 
 @compiled()
 def dot_products_of_rows(candidates: NDArray[Any], rows: Rows, directions: NDArray[Any], out: NDArray[Any]) -> None:
-    """The same of some rows with several directions: directions (directions, width), out (directions, rows)."""
+    """Computes dot products of some rows: directions (directions, width), out (directions, rows)."""
     for number in range(len(rows)):
         row = rows[number]
         for direction in range(len(directions)):
@@ -200,7 +200,7 @@ def dot_products_of_rows(candidates: NDArray[Any], rows: Rows, directions: NDArr
 def add_upper_bounds(
     dots: NDArray[Any], steps: Any, errors: Any, norms: Any, center_step: Any, center_error: Any, ball: Any, bounds: Any
 ) -> None:
-    """Add to `bounds` how large the dot product with any vector of a ball can be.
+    """Adds to `bounds` the largest dot product that any vector of a ball can have.
 
     dots: of integers, with the direction of the ball's center. ball: the least and the largest share of the vectors
     along the direction, and their largest distance from it.

@@ -1,4 +1,4 @@
-"""The catalog of an index: ids, texts and fields of the candidates, the list of shards, and the deleted keys."""
+"""Catalog of an index: ids, texts and fields of the candidates, the list of shards, and the deleted keys."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 LOCK_WAIT = 60.0
 """Seconds to wait for another process that is writing."""
 BUILDING, READY = "building", "ready"
+COUNT = "UPDATE about SET value = value + ? WHERE name = 'documents'"
 QUERY_VALUES = 500
 """Ids or keys in one query."""
 
 
 class Catalog:
-    """A connection to the catalog; every thread has its own."""
+    """Connection to the catalog; every thread has its own."""
 
     def __init__(self, folder: Path, anyway: bool = False) -> None:
         """anyway: open it even if changes are on record that it does not hold"""
@@ -49,7 +50,7 @@ class Catalog:
             raise
 
     def _check_opened(self, anyway: bool) -> None:
-        """Refuse another format, a damaged table, and a file that lacks changes."""
+        """Refuses another format, a damaged table, and a file that lacks changes."""
         given = self.metadata("format")
         if given != str(FORMAT):
             raise TwofoldError(f"{self.folder}: an index of format {given}, this version reads {FORMAT}; build it anew")
@@ -59,7 +60,7 @@ class Catalog:
             sqlite.check_version(self.folder, lambda: self.version)
 
     def outdated(self) -> bool:
-        """Whether the file must be opened again to see what has changed, because SQLite takes it for immutable."""
+        """Returns True if the file must be opened again to see changes, because SQLite takes it for immutable."""
         immutable = self._connection.immutable
         return immutable is not None and immutable != sqlite.size_and_time(self.path)
 
@@ -68,7 +69,7 @@ class Catalog:
             self.database.close()
 
     def checkpoint(self) -> None:
-        """Bring changes from the write-ahead log into the main file, durably, and record the version."""
+        """Brings changes from the write-ahead log into the main file, durably, and record the version."""
         if self._connection.writable:
             with sqlite.translate_errors(self.path):
                 sqlite.checkpoint(self.database, self.path)
@@ -79,14 +80,14 @@ class Catalog:
 
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
-        """Let everything that is read inside belong to one moment."""
+        """Makes everything that is read inside belong to one moment."""
         with sqlite.translate_errors(self.path), self.database:
             self.database.execute("BEGIN")
             yield
 
     @contextlib.contextmanager
     def write_transaction(self) -> Iterator[None]:
-        """Let all changes inside happen, or none; `checkpoint` puts them on the disk."""
+        """Makes all changes inside, or none; `checkpoint` puts them on the disk."""
         if not self._connection.writable:
             sqlite.refuse_writing(self.folder)
         with sqlite.translate_errors(self.path), self.database:  # which commits, or rolls back after any error
@@ -98,7 +99,7 @@ class Catalog:
     # --- queries ---
 
     def metadata(self, name: str) -> str | None:
-        """A value of the table `about`."""
+        """Value of the table `about`."""
         rows = self._query("SELECT value FROM about WHERE name = ?", [name])
         return str(rows[0][0]) if rows else None
 
@@ -110,7 +111,7 @@ class Catalog:
         return int(self._query("SELECT count(*) FROM candidates")[0][0])
 
     def largest_number(self) -> int:
-        """The largest id that is a number; -1 if no id is one."""
+        """Largest id that is a number; -1 if no id is one."""
         [[largest]] = self._query("SELECT max(id) FROM candidates WHERE typeof(id) = 'integer'")
         return -1 if largest is None else int(largest)
 
@@ -123,38 +124,36 @@ class Catalog:
         return self._keys("SELECT key FROM gone WHERE version > ?", [version])
 
     def fields(self) -> set[str]:
-        """The names of all fields that any candidate has had."""
+        """Names of all fields that any candidate has had."""
         return {row[0] for row in self._query("SELECT name FROM fields")}
 
     def directions(self) -> Floats | None:
-        """The directions of the candidates' projections; None if nothing was ever stored."""
+        """Directions of the candidates' projections; None if nothing was ever stored."""
         rows = self._query("SELECT vector, sum FROM directions ORDER BY row")
         if any(zlib.crc32(vector) != checksum for vector, checksum in rows):
             raise TwofoldError(f"{self.path}: damaged, the directions are not what was written; {REMEDY}")
         return np.stack([np.frombuffer(vector, np.float32) for vector, _ in rows]) if rows else None
 
     def entries_by_key(self, keys: Sequence[int]) -> dict[int, Entry]:
-        """The entries of these keys, of which each must be there."""
+        """Reads the entries of these keys; a missing one is an error."""
         entries = {entry.key: entry for entry in self._entries("key", keys)}
         if len(entries) < len(set(keys)):
             raise TwofoldError(f"{self.path}: damaged, a candidate of a shard is missing; {REMEDY}")
         return entries
 
     def entries_by_id(self, ids: Sequence[Any]) -> dict[Any, Entry]:
-        """The entries of those ids that are there."""
+        """Reads the entries of those ids that are there."""
         return {entry.id: entry for entry in self._entries("id", ids)}
 
     def ids(self) -> Iterator[Any]:
-        """The ids of all candidates, in the order in which they came."""
-        last = -1
-        while rows := self._query(
-            "SELECT key, id FROM candidates WHERE key > ? ORDER BY key LIMIT ?", [last, QUERY_VALUES]
-        ):
+        """Yields the ids of all candidates in the order in which they came."""
+        query, last = "SELECT key, id FROM candidates WHERE key > ? ORDER BY key LIMIT ?", -1
+        while rows := self._query(query, [last, QUERY_VALUES]):
             yield from (id for _, id in rows)
             last = rows[-1][0]
 
     def keys_where(self, where: str) -> tuple[Rows, list[str]]:
-        """Keys of the candidates that pass a filter, ascending, and what is wrong with the filter's types."""
+        """Keys of the candidates that pass a filter, ascending, and warnings about the filter's types."""
         passing = condition(where, self.fields())
         query = f"SELECT key FROM candidates WHERE {passing.sql}"  # noqa: S608 - whatever was given is a parameter
         return np.sort(self._keys(query, passing.values)), mismatches(passing, self._query)
@@ -184,7 +183,7 @@ class Catalog:
     # --- checks ---
 
     def check_model(self, model: Ranker, name: object) -> None:
-        """Refuse a model other than the one that the index was built with: vectors of two models do not mix."""
+        """Refuses a model other than the one that the index was built with: vectors of two models do not mix."""
         if self.metadata("fingerprint") != model.fingerprint():
             built, given = self.metadata("decoder"), model.kind
             reason = "its weights, tokenizer or settings have changed"
@@ -196,24 +195,25 @@ class Catalog:
             )
 
     def check_ready(self) -> None:
-        """Refuse an index whose build was cut short."""
+        """Refuses an index whose build was cut short."""
         if self.metadata("state") != READY:
             raise TwofoldError(f"{self.folder}: not built to its end; run `twofold index build` again to go on")
 
     def check_small_tables(self) -> None:
-        """Compare all tables but the candidates, which have checksums of their own, with their checksum."""
+        """Compares all tables but the candidates, which have checksums of their own, with their checksum."""
         if self.metadata("seal") != str(small_tables_checksum(self.database)):
             raise TwofoldError(f"{self.path}: damaged, not what was written; {REMEDY}")
 
     def check_candidates(self) -> None:
-        """Compare every candidate with its checksum, and their number with the rows of the shards."""
-        rows = self.database.execute("SELECT key, id, text, fields, sum FROM candidates NOT INDEXED")
-        count = sum(Entry(*columns).checksum == checksum for *columns, checksum in rows)
-        if count != sum(record.rows for record in self.shards()) - len(self.deleted_since(-1)):
+        """Compares every candidate with its checksum, and their number with the rows of the shards."""
+        entries = self.database.execute("SELECT key, id, text, fields, sum FROM candidates NOT INDEXED")
+        count = sum(Entry(*columns).checksum == checksum for *columns, checksum in entries)
+        rows = sum(record.rows for record in self.shards()) - len(self.deleted_since(-1))
+        if count != int(self.metadata("documents") or rows):  # documents, of several rows each, are counted apart
             raise TwofoldError(f"{self.path}: damaged, not all candidates are what was written; {REMEDY}")
 
     def check(self) -> None:
-        """Read everything and compare it with its checksums."""
+        """Reads everything and compares it with its checksums."""
         with self.read_transaction():
             if self.database.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
                 raise TwofoldError(f"{self.path}: damaged; {REMEDY}")
@@ -232,27 +232,29 @@ class Catalog:
         self.database.executemany("INSERT INTO directions VALUES (?, ?, ?)", rows)
 
     def insert(self, entries: Sequence[Entry]) -> None:
-        """Add candidates, whose keys follow the largest key so far."""
+        """Adds candidates, whose keys follow the largest key so far."""
         rows = [(*astuple(entry), entry.checksum) for entry in entries]
         self.database.executemany("INSERT INTO candidates VALUES (?, ?, ?, ?, ?)", rows)
         self._add_field_names(entries)
         if entries:
             self.set_metadata("next_key", str(entries[-1].key + 1))
+        self.database.execute(COUNT, [len(entries)])
 
     def update_fields(self, entries: Sequence[Entry]) -> None:
-        """Replace the fields of candidates whose texts stay."""
+        """Replaces the fields of candidates whose texts stay."""
         rows = [(entry.fields, entry.checksum, entry.key) for entry in entries]
         self.database.executemany("UPDATE candidates SET fields = ?, sum = ? WHERE key = ?", rows)
         self._add_field_names(entries)
 
     def delete(self, keys: Sequence[int]) -> None:
-        """Delete candidates; their rows stay in the shards until these are merged."""
+        """Deletes candidates; their rows stay in the shards until these are merged."""
         version = self.version + 1
         self.database.executemany("DELETE FROM candidates WHERE key = ?", [[key] for key in keys])
         self.database.executemany("INSERT INTO gone VALUES (?, ?)", [[key, version] for key in keys])
+        self.database.execute(COUNT, [-len(keys)])
 
     def replace_shards(self, old: Sequence[ShardRecord], new: Sequence[ShardRecord]) -> None:
-        """List new shards in the place of old ones; the new ones hold no deleted rows."""
+        """Lists new shards in the place of old ones; the new ones hold no deleted rows."""
         ranges = [(record.first, record.last) for record in old]
         self.database.executemany("DELETE FROM gone WHERE key BETWEEN ? AND ?", ranges)
         self.database.executemany("DELETE FROM shards WHERE name = ?", [[record.name] for record in old])
@@ -272,7 +274,7 @@ class CatalogPerThread:
         self._lock = threading.Lock()
 
     def current(self) -> Catalog:
-        """The catalog of the current thread, opened again where its file has changed unseen."""
+        """Catalog of the current thread, opened again if its file has changed unseen."""
         thread = threading.current_thread()
         catalog = self._catalogs.get(thread)
         if catalog is None or catalog.outdated():
@@ -283,7 +285,7 @@ class CatalogPerThread:
         return catalog
 
     def close(self) -> None:
-        """Close the catalog of the current thread, and those of threads that have ended."""
+        """Closes the catalog of the current thread, and those of threads that have ended."""
         current = threading.current_thread()
         with self._lock:
             for thread in [thread for thread in self._catalogs if thread is current or not thread.is_alive()]:
@@ -291,7 +293,7 @@ class CatalogPerThread:
 
 
 def _storable(value: Any) -> bool:
-    """Whether SQLite can hold a value; what it cannot hold is not in the catalog."""
+    """Returns True if SQLite can hold a value; any other value is not in the catalog."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)

@@ -1,4 +1,4 @@
-"""The SQLite file of an index: its tables, connections that say every error in one line, and the record of its version.
+"""SQLite file of an index: its tables, connections that report an error in one line, and the record of its version.
 
 The version of the last acknowledged change is recorded in a file beside the database, so that a lost change is noticed.
 """
@@ -61,13 +61,13 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the table of candidates."""
+    """Row of the table of candidates."""
 
     key: int
     id: Any
     text: str
     fields: str | None
-    """As JSON."""
+    """JSON of the fields."""
 
     @property
     def checksum(self) -> int:
@@ -76,20 +76,20 @@ class Entry:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """A row of the table of shards: enough to notice any change of a shard's file."""
+    """Row of the table of shards: enough to notice any change of a shard's file."""
 
     name: str
     first: int
     last: int
-    """Its smallest and its largest key."""
+    """Largest key of the shard; `first` is the smallest."""
     rows: int
     size: int
     sums: bytes
-    """One CRC-32 for each block of the file."""
+    """CRC-32 of each block of the file."""
 
 
 def small_tables_checksum(database: sqlite3.Connection) -> int:
-    """A checksum of all tables but the candidates: a row that is missing or changed gives wrong answers."""
+    """Checksum of all tables but the candidates: a row that is missing or changed gives wrong answers."""
     checksum = 0
     for query in SMALL_TABLES:
         for row in database.execute(query):
@@ -98,7 +98,7 @@ def small_tables_checksum(database: sqlite3.Connection) -> int:
 
 
 def create_catalog(folder: Path, metadata: dict[str, str]) -> None:
-    """Create an empty catalog; the file appears whole or not at all."""
+    """Creates an empty catalog; the file appears whole or not at all."""
     aside = folder / f".{CATALOG_FILE}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,17 +120,17 @@ def create_catalog(folder: Path, metadata: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection to an index's file."""
+    """Connection to an index's file."""
 
     database: sqlite3.Connection
     writable: bool
     immutable: tuple[int, int] | None
-    """The file's size and time of change, if SQLite takes the file for one that never changes."""
+    """Size of the file and its time of change, if SQLite takes the file for one that never changes."""
 
 
 @contextlib.contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line, with the remedy of that error."""
+    """Turns SQLite's errors into one line, with the remedy of that error."""
     try:
         yield
     except sqlite3.Error as error:
@@ -141,7 +141,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, timeout: float) -> Connection:
-    """Open a connection that can write, or one that can only read where the disk is read-only or full.
+    """Opens a connection that can write, or one that can only read where the disk is read-only or full.
 
     SQLite writes beside a file that has a write-ahead log even to read it; if the log is empty, it need not.
     """
@@ -172,7 +172,7 @@ def connect(path: Path, timeout: float) -> Connection:
 
 
 def refuse_writing(folder: Path) -> None:
-    """Say why an index that is open only for reading cannot be changed."""
+    """Raises an error that tells why an index that is open only for reading cannot be changed."""
     disk = os.statvfs(folder)
     if disk.f_flag & os.ST_RDONLY:
         reason = "the disk is read-only; change it where it can be written"
@@ -184,7 +184,7 @@ def refuse_writing(folder: Path) -> None:
 
 
 def checkpoint(database: sqlite3.Connection, path: Path) -> None:
-    """Sync all that is committed: into the main file or, while others still search, at least into the log."""
+    """Syncs all that is committed: into the main file or, while others still search, at least into the log."""
     [[timeout]] = database.execute("PRAGMA busy_timeout").fetchall()
     database.execute(f"PRAGMA busy_timeout = {round(CHECKPOINT_WAIT * 1000)}")
     try:
@@ -199,12 +199,12 @@ def checkpoint(database: sqlite3.Connection, path: Path) -> None:
 
 
 def log_of(path: Path) -> Path:
-    """The write-ahead log of a database file."""
+    """Write-ahead log of a database file."""
     return path.with_name(f"{path.name}-wal")
 
 
 def size_and_time(path: Path) -> tuple[int, int]:
-    """The size of a file and when it was changed."""
+    """Size of a file and its time of change."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
 
@@ -217,12 +217,12 @@ def _error_name(error: sqlite3.Error) -> str:
 
 
 def create_version(folder: Path) -> None:
-    """Create the record of an index without changes, whole or not at all."""
+    """Creates the record of an index without changes, whole or not at all."""
     storage.write_bytes(folder / VERSION_FILE, _record(0))
 
 
 def write_version(folder: Path, version: int) -> None:
-    """Record a change with one write in place: a kill cannot cut it in two, and a full disk has room for it."""
+    """Records a change with one write in place: a kill cannot cut it in two, and a full disk has room for it."""
     path = folder / VERSION_FILE
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644), "wb", buffering=0) as file:
@@ -232,7 +232,7 @@ def write_version(folder: Path, version: int) -> None:
 
 
 def check_version(folder: Path, current: Callable[[], int]) -> None:
-    """Refuse a database that is older than the record.
+    """Refuses a database that is older than the record.
 
     It may be newer: a writer was killed, or is about to write the record. So the record is read first.
     """

@@ -7,31 +7,32 @@ import hashlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twofold.data import files
 from twofold.data.candidates import Candidate, Texts
+from twofold.data.passages import Span, Splitter
 from twofold.errors import TwofoldError
 from twofold.index.database import Entry
 from twofold.inputs import Input
 
 CHUNK_SIZE = 4096
-"""Candidates that are read and written as one shard before they count: what a kill can cost."""
+"""Number of candidates that are read and written as one shard before they count, and that a kill can cost."""
 
 
 @dataclass(frozen=True)
 class Incoming:
-    """A file, or candidates at hand."""
+    """File, or candidates at hand."""
 
     texts: Texts
     input: Input[Any]
-    """How the model reads candidates."""
+    """Input of the model that reads candidates."""
 
     def source(self) -> str:
-        """A hash of all candidates, to know them again."""
+        """Hash of all candidates, to know them again."""
         texts = str(self.texts) if isinstance(self.texts, Path) else self.texts
         # It tells how candidates without an id are numbered, so that a build that was begun otherwise does not go on.
         if isinstance(texts, str) and self.input.config.endings:
@@ -44,7 +45,7 @@ class Incoming:
         return digest.hexdigest()
 
     def check(self, start: int) -> int:
-        """Refuse ids and fields that cannot be stored, and ids that come twice; returns how many candidates come."""
+        """Refuses ids and fields that cannot be stored, and ids that come twice; returns the number of candidates."""
         count = 0
         with contextlib.closing(sqlite3.connect("")) as seen:  # ids are kept on the disk, not in memory
             seen.execute("CREATE TABLE seen (id UNIQUE, place)")
@@ -64,24 +65,65 @@ class Incoming:
         return count
 
     def chunks(self, start: int) -> Iterator[dict[Any, Candidate]]:
-        """Candidates by id, `CHUNK_SIZE` at a time; those without an id are numbered from `start` on."""
+        """Yields candidates by id, `CHUNK_SIZE` at a time; those without an id are numbered from `start` on."""
         candidates = self.input.candidates(self.texts)
         while chunk := list(itertools.islice(candidates, CHUNK_SIZE)):
             yield {_id_of(candidate, start): candidate for candidate in chunk}
 
 
+@dataclass(frozen=True)
+class Part:
+    """Candidates that are written at once, whole or each as the passages of a document."""
+
+    candidates: Mapping[Any, Candidate]
+    """Candidates by id."""
+    spans: Sequence[Sequence[Span]] | None = None
+    """Passages of each candidate."""
+
+    def texts(self) -> list[tuple[str, Any]]:
+        """Returns the text of each row, and the content that the model reads."""
+        candidates = self.candidates.values()
+        if self.spans is None:
+            return [(candidate.text, candidate.read) for candidate in candidates]
+        documents = zip(candidates, self.spans, strict=True)
+        passages = [span.passage(document.text) for document, spans in documents for span in spans]
+        return list(zip(passages, passages, strict=True))
+
+    def rows(self) -> list[int]:
+        """Number of rows of each candidate."""
+        return [1] * len(self.candidates) if self.spans is None else list(map(len, self.spans))
+
+
+def parts_of(candidates: Mapping[Any, Candidate], splitter: Splitter | None) -> Iterator[Part]:
+    """Yields the candidates, with a splitter in parts of about `CHUNK_SIZE` passages; at least one part."""
+    if splitter is None or not candidates:
+        yield Part(candidates)
+        return
+    chosen: dict[Any, Candidate] = {}
+    passages: list[list[Span]] = []
+    count = 0
+    for (id, candidate), spans in zip(candidates.items(), splitter.spans(list(candidates.values())), strict=True):
+        if chosen and count + len(spans) > CHUNK_SIZE:
+            yield Part(chosen, passages)
+            chosen, passages, count = {}, [], 0
+        chosen[id] = candidate
+        passages.append(spans)
+        count += len(spans)
+    yield Part(chosen, passages)
+
+
 def changes(entry: Entry, candidate: Candidate) -> bool:
-    """Whether a candidate may differ from the one that is stored: what is no text may have changed under its name."""
+    """Returns True if a candidate may differ from the stored one; what is not text may change under its name."""
     return candidate.content is not None or entry.text != candidate.text
 
 
 def _id_of(candidate: Candidate, start: int) -> Any:
-    """The id of a candidate; one without an id is numbered from `start` on."""
+    """Id of a candidate; without an id, its number from `start` on."""
     return candidate.number + start if candidate.own_id is None else candidate.own_id
 
 
 def fields_of(candidate: Candidate) -> str | None:
-    """The further fields of a candidate, as JSON."""
+    """Further fields of a candidate, as JSON."""
     if not candidate.fields:
         return None
     try:

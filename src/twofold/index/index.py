@@ -1,4 +1,4 @@
-"""The candidate index: a folder of texts and vectors, changed while it is searched, that proves its answers."""
+"""Candidate index: a folder of texts and vectors, changed while it is searched, that proves its answers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from twofold.data.candidates import Text, Texts, at_hand
+from twofold.data.passages import Sizes, Split
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
+from twofold.index.quantized import Rows
 from twofold.index.search import Query, ranked_hits, search
 from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
 from twofold.index.snapshot import SnapshotCache, copy_index
@@ -31,14 +33,14 @@ Load = Callable[[Folder], Ranker]
 Ids = Iterable[Any]
 Mode = Literal["exact", "fast"]
 ENGINES = {False: "exact search by 8-bit bounds", True: "exact search by a scan"}
-"""How an index is searched, by whether several vectors are kept of a candidate."""
+"""Names of the searches, by whether several vectors are kept of a candidate."""
 
 
 class Index:
-    """An index in a folder; `Index.build` makes one."""
+    """Index in a folder; `Index.build` makes one."""
 
     def __init__(self, folder: Folder, model: Ranker | Folder | None = None, load: Load = load_ranker) -> None:
-        """model: the one that the index was built with, if it was moved; `load` makes a ranker of its name"""
+        """Opens an index; `model` is the one that it was built with, if that was moved, and `load` loads it by name."""
         self.folder = Path(folder)
         self._given_model, self._load = model, load
         self._catalogs = CatalogPerThread(self.folder)
@@ -48,39 +50,48 @@ class Index:
 
     @classmethod
     def build(
-        cls, folder: Folder, model: Ranker, texts: Texts, stored: str | None = None, name: str = "", show: bool = False
+        cls,
+        folder: Folder,
+        model: Ranker,
+        texts: Texts,
+        stored: str | None = None,
+        name: str = "",
+        show: bool = False,
+        split: Sizes | None = None,
     ) -> Self:
-        """Read every text and store its vectors; a build that was cut short goes on where it stood.
+        """Encodes every text and stores its vectors; a build that was cut short goes on where it stood.
 
-        stored: float32, float16 or int8; unless given float32, or float16 where a candidate has several vectors
-        name: under which the model will be found again; show: a bar
+        stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
+        name: under which the model will be loaded again; show: draw a bar
+        split: `TOKENS:OVERLAP`, cuts texts into passages of at most so many tokens; by default they stay whole
         """
-        build_index(Path(folder), model, name, at_hand(texts), stored, show)
+        cut = None if split is None else Split.of(split)
+        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show)
         return cls(folder, model)
 
     # --- changes ---
 
     def add(self, texts: Texts, show: bool = False) -> int:
-        """Add candidates; an id that is there already is an error. Plain texts are numbered on."""
+        """Adds candidates; an id that is there already is an error. Plain texts are numbered on."""
         return Writer(self.folder, self.model).add(at_hand(texts), show)
 
     def update(self, texts: Texts, show: bool = False) -> int:
-        """Replace candidates of the same id, and add new ids; unchanged texts are not read again."""
+        """Replaces candidates of the same id, and adds new ids; unchanged texts are not encoded again."""
         return Writer(self.folder, self.model).update(at_hand(texts), show)
 
     def remove(self, ids: Ids) -> int:
-        """Remove candidates; an id that is not there is an error, and then none is removed."""
+        """Removes candidates; an id that is not there is an error, and then none is removed."""
         return Writer(self.folder).remove(as_list(ids, "ids"))
 
     def compact(self) -> None:
-        """Write all candidates into as few files as possible."""
+        """Writes all candidates into as few files as possible."""
         Writer(self.folder).compact()
 
     # --- search ---
 
     @cached_property
     def model(self) -> Ranker:
-        """The ranker that the index was built with; another is refused."""
+        """Ranker that the index was built with; another is refused."""
         name = self._given_model or self._catalog.metadata("model")
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
@@ -93,7 +104,7 @@ class Index:
     def search(
         self, context: Text, k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
     ) -> Hits:
-        """The k best candidates, proven: of all that pass the filter `where`, but for the ids of `exclude`.
+        """Returns the k best candidates, proven, of all that pass the filter `where`, without the ids of `exclude`.
 
         mode: `fast` scores what is likely to be best and proves nothing, at about half the cost
         """
@@ -102,7 +113,7 @@ class Index:
     def search_many(
         self, contexts: Sequence[Text], k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
     ) -> list[Hits]:
-        """The same for several contexts, which are read together."""
+        """Searches for several contexts, which are encoded together."""
         k = as_k(k)
         if mode not in ("exact", "fast"):
             raise TwofoldError(f"mode: there is no {mode!r}; give exact or fast")
@@ -121,7 +132,7 @@ class Index:
     def _search(
         self, context: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool
     ) -> tuple[list[Hit], bool]:
-        """The hits, and whether they are proven."""
+        """Returns the hits, and True if they are proven."""
         failed = -1
         while True:
             with self._catalog.read_transaction():
@@ -149,11 +160,11 @@ class Index:
         return bool(self._catalog.entries_by_id([id]))
 
     def __iter__(self) -> Iterator[Any]:
-        """The ids of all candidates, in the order in which they came."""
+        """Yields the ids of all candidates in the order in which they came."""
         return self._catalog.ids()
 
     def get(self, id: Any) -> StoredCandidate | None:
-        """The candidate of an id, if there is one."""
+        """Returns the candidate of an id, or None."""
         entry = self._catalog.entries_by_id([id]).get(id)
         if entry is None:
             return None
@@ -163,10 +174,11 @@ class Index:
         return f"Index({str(self.folder)!r}, {len(self):,} candidates)"
 
     def info(self, check: bool = False) -> dict[str, Any]:
-        """Counts, sizes, fingerprint and health; with `check` every byte is read."""
+        """Returns counts, sizes, fingerprint and health; with `check` every byte is read."""
         catalog = self._catalog
         with catalog.read_transaction():
-            records, version = catalog.shards(), catalog.version
+            records, version, deleted = catalog.shards(), catalog.version, catalog.deleted_since(-1)
+            size, split = sum(record.size for record in records), catalog.metadata("split")
             about: dict[str, Any] = {
                 "candidates": catalog.count(),
                 "model": catalog.metadata("model"),
@@ -180,19 +192,15 @@ class Index:
                 "fields": sorted(catalog.fields()),
                 "shards": len(records),
                 "vectors": 0,
-                "removed": len(catalog.deleted_since(-1)),
-                "bytes": {"shards": sum(record.size for record in records), "texts": catalog.path.stat().st_size},
-                "bytes_per_candidate": _mean([record.size for record in records], [record.rows for record in records]),
+                "removed": len(deleted),
+                "bytes": {"shards": size, "texts": catalog.path.stat().st_size},
+                "bytes_per_candidate": round(size / (catalog.count() + len(deleted))) if records else None,
                 "health": "good",
             }
+        about |= {"split": split, "documents": about["candidates"], "passages": 0} if split else {}
         try:
             for record in records:
-                shard = Shard(self.folder / SHARD_FOLDER, record)
-                count, about["width"] = shard.shape
-                about["vectors"] += count
-                about["engine"] = ENGINES[shard.places is not None]
-                if check:
-                    shard.check()
+                self._add_shard(about, Shard(self.folder / SHARD_FOLDER, record), deleted, check)
             if check:
                 catalog.check()
         except TwofoldError as error:
@@ -201,14 +209,24 @@ class Index:
             about["health"] = str(error)
         return about
 
+    def _add_shard(self, about: dict[str, Any], shard: Shard, deleted: Rows, check: bool) -> None:
+        """Adds the numbers of a shard to those of the index."""
+        count, about["width"] = shard.shape
+        about["vectors"] += count
+        if "passages" in about:
+            about["passages"] += len(shard) - len(shard.rows_of(deleted))
+        about["engine"] = ENGINES[shard.places is not None]
+        if check:
+            shard.check()
+
     def given_ids(self, words: Iterable[str]) -> list[Any]:
-        """Ids as somebody typed them: digits are a number, unless they are the id of a candidate as a text."""
+        """Converts ids that a user typed: digits are a number, unless a candidate has them as a text."""
         words = as_list(words, "ids")
         texts = self._catalog.entries_by_id(words)
         return [int(word) if word not in texts and _NUMBER.fullmatch(word) else word for word in words]
 
     def copy(self, folder: Folder, show: bool = False) -> None:
-        """Make a whole copy, of one moment, while others may search and change this index; `show` draws a bar."""
+        """Makes a whole copy, of one moment, while others may search and change this index; `show` draws a bar."""
         copy_index(self.folder, Path(folder), show=show)
 
     def close(self) -> None:
@@ -225,11 +243,6 @@ class Index:
         return self._catalogs.current()
 
 
-def _mean(sizes: Sequence[int], counts: Sequence[int]) -> int | None:
-    """Bytes in shards for each candidate in them."""
-    return round(sum(sizes) / sum(counts)) if counts else None
-
-
 _OPEN: weakref.WeakSet[Index] = weakref.WeakSet()
 _PARENT_CATALOGS: list[CatalogPerThread] = []
 """Catalogs of the process from which this one was forked: to close one would undo the parent's locks."""
@@ -241,7 +254,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Renew locks, which threads of the parent may hold, and connections, which belong to the parent."""
+    """Renews locks, which threads of the parent may hold, and connections, which belong to the parent."""
     for index in list(_OPEN):
         _PARENT_CATALOGS.append(index._catalogs)
         index._catalogs = CatalogPerThread(index.folder)

@@ -1,4 +1,4 @@
-"""Vectors as small integers, with the error of each known: what bounds and guesses of scores are computed from."""
+"""Vectors as small integers with known errors, from which bounds and guesses of scores are computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Integers = NDArray[Any]
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 LARGEST = 127
-"""The largest 8-bit integer that is used."""
+"""Largest 8-bit integer that is used."""
 TINY = 1e-30
 
 
@@ -24,7 +24,7 @@ class QuantizedVectors:
     integers: Integers
     """(rows, width) int8"""
     steps: Floats
-    """(rows,): what an integer is worth."""
+    """(rows,): value of the integer 1."""
     errors: Floats
     """(rows,): ‖c − step·q‖, rounded up."""
     norms: Floats
@@ -81,7 +81,7 @@ class QuantizedDirections:
     integers: Integers
     """(directions, width) int16"""
     steps: Floats
-    """(directions,): what an integer is worth."""
+    """(directions,): value of the integer 1."""
     errors: Floats
     """(directions,): ‖u − step·q‖, rounded up."""
 
@@ -97,10 +97,10 @@ class QuantizedDirections:
 
 
 def round_up(values: NDArray[np.float64]) -> Floats:
-    """The next float32 above each value."""
+    """Returns the next float32 above each value."""
     return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 
 def round_down(values: NDArray[np.float64]) -> Floats:
-    """The next float32 below each value."""
+    """Returns the next float32 below each value."""
     return np.nextafter(values.astype(np.float32), np.float32(-np.inf))

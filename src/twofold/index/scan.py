@@ -24,11 +24,11 @@ from twofold.index.quantized import LARGEST, Floats, QuantizedVectors, Rows
 from twofold.index.search import LOWEST, SEEDS, Query, TopK, highest, score_down
 
 BLOCK_VECTORS = 4096
-"""Vectors that are compared at a time: they, and their dot products with a context's, stay in the processor's cache."""
+"""Number of vectors that are compared at a time, so that their dot products stay in the processor's cache."""
 MANY = 4
-"""If bounds leave more than one of so many rows, all are scored."""
+"""Share of the rows, as 1/MANY, above which all rows are scored."""
 TRIES, PAYS = 5, 2.0
-"""How often products of integers are timed beside those of floats, and how many times as fast they must be."""
+"""Number of timings of integer and float products, and the speed-up from which integers are used."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +41,31 @@ class SeveralVectors:
     excluded: NDArray[np.bool_] | None = None
     """(rows,): rows that are no candidates."""
     integers: Callable[[slice], tuple[NDArray[Any], Floats]] | None = None
-    """Gives the same as integers from −127 to 127 and a scale for each vector, where they are stored so."""
+    """Gives the vectors as integers from −127 to 127 and a scale for each, if they are stored so."""
     norms: Floats | None = None
-    """(rows,): the length of each row's longest vector, rounded up, where integers are stored."""
+    """(rows,): length of each row's longest vector, rounded up, if integers are stored."""
+    documents: Rows | None = None
+    """(rows,): document of each row, ascending, if rows are passages of documents."""
 
     def __len__(self) -> int:
         return len(self.places.counts)
 
 
 def scan(query: Query, stored: SeveralVectors, k: int, floor: float = -np.inf) -> TopK:
-    """The rows that score best, at least `floor`."""
+    """Returns the rows that score best, at least `floor`."""
     seeds, width = SEEDS + 4 * k, query.groups.shape[2]
     if stored.norms is None or len(stored) <= seeds or not integers_pay(width):
-        return _score_all(query, stored, TopK(k, floor))
+        return _score_all(query, stored, TopK(k, floor, stored.documents))
     bounds = upper_bounds(query, stored)
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
-    top = TopK(k, floor)
-    rows = highest(bounds, seeds)
+    top = TopK(k, floor, stored.documents)
+    rows = highest(bounds, seeds, stored.documents)
     top.add(rows, scores_of(query, stored, rows))
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
     if MANY * len(rows) > len(stored):
-        return _score_all(query, stored, TopK(k, top.floor))
+        return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     return score_down(top, rows, bounds[rows], lambda chosen: scores_of(query, stored, chosen))
 
 
@@ -84,7 +86,7 @@ def _score_all(query: Query, stored: SeveralVectors, top: TopK) -> TopK:
 
 
 def scores_of(query: Query, stored: SeveralVectors, rows: Rows | slice) -> Floats:
-    """The scores of some rows: (rows,)."""
+    """Computes the scores of some rows: (rows,)."""
     _, size, width = query.groups.shape
     products = torch.from_numpy(stored.vectors(rows)) @ torch.from_numpy(query.groups.reshape(-1, width)).T
     counts, unscaled = stored.places.counts[rows], np.ones(max(products.shape), np.float32)
@@ -94,7 +96,7 @@ def scores_of(query: Query, stored: SeveralVectors, rows: Rows | slice) -> Float
 
 
 def upper_bounds(query: Query, stored: SeveralVectors) -> Floats:
-    """How high each row can score: q = step·p + r, so q·c ≤ step·p·c + ‖r‖·‖c‖, where p·c is one of integers."""
+    """Bounds the score of each row: q = step·p + r, so q·c ≤ step·p·c + ‖r‖·‖c‖, where p·c is one of integers."""
     assert stored.integers is not None
     assert stored.norms is not None
     groups, size, width = query.groups.shape
@@ -112,13 +114,13 @@ def upper_bounds(query: Query, stored: SeveralVectors) -> Floats:
 
 
 def integer_products(vectors: Tensor, directions: Tensor) -> Tensor:
-    """vectors (vectors, width) int8, directions (width, directions) int8 → (vectors, directions) int32"""
+    """Multiplies vectors (vectors, width) int8 by directions (width, directions) int8: (vectors, directions) int32."""
     return torch._int_mm(vectors, directions)
 
 
 @cache
 def integers_pay(width: int) -> bool:
-    """Whether products of 8-bit integers are right here, and enough faster than those of floats: tried once."""
+    """Returns True if products of 8-bit integers are right here, and enough faster than those of floats; tried once."""
     draw = torch.Generator().manual_seed(0)
     vectors, directions = (
         torch.randint(-LARGEST, LARGEST + 1, (rows, width), dtype=torch.int8, generator=draw) for rows in (4096, 64)
@@ -139,7 +141,7 @@ def _seconds(product: Callable[[Tensor, Tensor], Tensor], first: Tensor, second:
 
 @compiled(fastmath={"reassoc", "contract", "nsz", "nnan"})
 def sums_of_maxima(products: Any, scales: Any, steps: Any, counts: Any, size: int, out: Any) -> None:
-    """Add up the largest product of each group, for each row.
+    """Adds up the largest product of each group, for each row.
 
     products (vectors, groups × size), those of one row after another, each times its vector's scale and its column's
     step; counts and out (rows,).

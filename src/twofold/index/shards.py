@@ -1,10 +1,10 @@
-"""The shards of an index, immutable files of candidate vectors: read in parts, written whole, merged."""
+"""Shards of an index, immutable files of candidate vectors: read in parts, written whole, merged."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
+from twofold.data.passages import Span
 from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import REMEDY, ShardRecord
@@ -28,29 +29,29 @@ from twofold.index.quantized import (
 from twofold.storage.checksums import CheckedBytes, SummedFile
 
 SHARD_FOLDER = "shards"
-ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "scales", "counts", "vectors", "heads", "integers")
-"""What a shard may hold of its rows, wide numbers first, so that all arrays are aligned."""
+ARRAYS = ("keys", "steps", "errors", "norms", "head_steps", "scales", "counts", "spans", "vectors", "heads", "integers")
+"""Names of a shard's arrays, wide numbers first, so that all arrays are aligned."""
 OF_VECTORS = ("vectors", "scales")
-"""Arrays that have an entry for each vector, where `counts` says how many vectors a row has; others have one a row."""
+"""Arrays with an entry for each vector, of which a row has the number in `counts`; others have one a row."""
 DTYPES = {"I64": "int64", "I32": "int32", "I8": "int8", "F32": "float32", "F16": "float16"}
-"""The types of numbers in a shard, by their names in safetensors."""
+"""Types of numbers in a shard, by their names in safetensors."""
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 ENTRIES_AT_A_TIME = 1 << 14
-"""Entries of an array, about so many, that are held in memory at a time while a shard is written."""
+"""Approximate number of entries of an array that are held in memory at a time while a shard is written."""
 MERGE_FACTOR = 8
-"""So many neighboring shards of similar size are merged into one."""
+"""Number of neighboring shards of similar size that are merged into one."""
 SMALL_SHARD, FULL_SHARD = 512, 1 << 20
 """Rows up to which shards are of similar size, and rows of a full shard."""
 SAMPLE_SIZE = 8192
-"""Vectors from which the directions of the projections are learned."""
+"""Number of vectors from which the directions of the projections are learned."""
 
 
 class MissingShardError(TwofoldError):
-    """A shard that is listed has no file."""
+    """Error for a shard that is listed but has no file."""
 
 
 class Shard:
-    """A shard's arrays, mapped into memory, each part checked before its first use.
+    """Arrays of a shard, mapped into memory; each part is checked before its first use.
 
     The file is laid out as safetensors, so that others can read it.
     """
@@ -77,12 +78,16 @@ class Shard:
             self._arrays[name] = content[start:stop].view(DTYPES[about["dtype"]]).reshape(about["shape"])
         self.names = tuple(self._arrays)
         self.places: Places | None = None
-        """Of rows that hold several vectors each."""
+        """Places of the vectors of each row, if rows hold several."""
+        self.places = Places(self._whole("counts")) if "counts" in self.names else None
         self.keys: Rows = self._whole("keys")
+        self.documents = self.keys if "spans" in self.names else None
+        """Document of each row, if rows are passages of documents: its key."""
+        if self.documents is not None:
+            self._distinct_keys, counts = np.unique(self.keys, return_counts=True)
+            self._passages = Places(counts)
         self.norms = self._whole("norms") if "norms" in self.names else None
-        if "counts" in self.names:
-            self.places = Places(self._whole("counts"))
-        else:
+        if self.places is None:
             self.quantized = QuantizedVectors(*map(self._whole, ("integers", "steps", "errors", "norms")))
             self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
 
@@ -91,7 +96,7 @@ class Shard:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many vectors there are, and their width."""
+        """Number of vectors, and their width."""
         count, width = self._arrays["vectors"].shape
         return count, width
 
@@ -104,7 +109,7 @@ class Shard:
         return self.take("vectors", rows), self.take("scales", rows)
 
     def take(self, name: str, rows: Rows | slice) -> NDArray[Any]:
-        """Some rows of an array."""
+        """Returns some rows of an array."""
         array, places = self._arrays[name], _places(self.places, name, rows)
         size, start = array[:1].nbytes, self._starts[name]
         if isinstance(places, slice):
@@ -114,17 +119,18 @@ class Shard:
         return array[places]
 
     def length(self, name: str, rows: Rows) -> int:
-        """How many entries an array has for some rows."""
+        """Number of entries of an array for some rows."""
         return len(rows) if self.places is None or name not in OF_VECTORS else int(self.places.counts[rows].sum())
 
     def rows_of(self, keys: Rows) -> Rows:
         """Rows of those keys that are in this shard, whose keys ascend."""
-        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        present: Rows = rows[self.keys[rows] == keys]
-        return present
+        distinct = self.keys if self.documents is None else self._distinct_keys
+        rows = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+        rows = rows[distinct[rows] == keys]
+        return rows if self.documents is None else self._passages.of_rows(rows)
 
     def check(self) -> None:
-        """Read everything and compare it with its checksums."""
+        """Reads everything and compares it with its checksums."""
         self._content.check_again()
 
     def _whole(self, name: str) -> NDArray[Any]:
@@ -132,7 +138,7 @@ class Shard:
 
 
 def _places(places: Places | None, name: str, rows: Rows | slice) -> Rows | slice:
-    """Where an array has its entries for some rows."""
+    """Places of an array's entries for some rows."""
     return rows if places is None or name not in OF_VECTORS else places.of(rows)
 
 
@@ -145,14 +151,14 @@ class NewRows:
 
     @classmethod
     def single(cls, keys: Rows, vectors: NDArray[Any], directions: Floats) -> NewRows:
-        """One vector each: vectors (rows, width) float32 or float16; directions: those of the projections."""
+        """Makes rows of one vector each: vectors (rows, width) float32 or float16; directions of the projections."""
         wide = vectors.astype(np.float32)
         bounded: dict[str, NDArray[Any]] = vars(QuantizedVectors.of(wide)) | _projected(wide, directions)
         return cls({"keys": keys, "vectors": vectors, **bounded})
 
     @classmethod
     def several(cls, keys: Rows, vectors: NDArray[Any], counts: NDArray[Any], stored: str) -> NewRows:
-        """Several vectors each, `counts` of a row: vectors (vectors, width), one row after another."""
+        """Makes rows of several vectors each, `counts` of a row: vectors (vectors, width), one row after another."""
         arrays: dict[str, NDArray[Any]] = {"keys": keys, "counts": counts.astype(np.int32)}
         if stored != "int8":
             return cls({**arrays, "vectors": vectors})
@@ -163,15 +169,20 @@ class NewRows:
         arrays |= {"vectors": quantized.integers, "scales": quantized.steps, "norms": round_up(longest)}
         return cls(arrays)
 
+    def with_spans(self, spans: Sequence[Sequence[Span]] | None) -> NewRows:
+        """Adds the places of passages, if rows are passages: those of each document."""
+        places = [astuple(span) for document in spans or () for span in document]
+        return NewRows({**self.arrays, "spans": np.array(places, np.int32)}) if places else self
+
     def __len__(self) -> int:
         return len(self.arrays["keys"])
 
     def length(self, name: str) -> int:
-        """How many entries an array has."""
+        """Number of entries of an array."""
         return len(self.arrays[name])
 
     def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Some rows of an array."""
+        """Returns some rows of an array."""
         return self.arrays[name][_places(self.places, name, slice(start, stop))]
 
 
@@ -192,11 +203,11 @@ class KeptRows:
         return len(self.rows)
 
     def length(self, name: str) -> int:
-        """How many entries an array has for these rows."""
+        """Number of entries of an array for these rows."""
         return self.shard.length(name, self.rows)
 
     def part(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Some rows of an array."""
+        """Returns some rows of an array."""
         rows = self.rows[start:stop]
         if self.directions is None or name not in ("heads", "head_steps"):
             return self.shard.take(name, rows)
@@ -209,7 +220,7 @@ def _projected(vectors: Floats, directions: Floats) -> dict[str, NDArray[Any]]:
 
 
 def write_shard(path: Path, sources: Sequence[NewRows | KeptRows]) -> ShardRecord:
-    """Write the rows of all sources, whose keys ascend, into one file; few of them are in memory at a time."""
+    """Writes the rows of all sources, whose keys ascend, into one file; few of them are in memory at a time."""
     rows = sum(map(len, sources))
     names = [name for name in ARRAYS if name in sources[0].names]
     header, end = {}, 0
@@ -239,15 +250,15 @@ class ShardFiles:
     def __init__(self, folder: Path, catalog: Catalog) -> None:
         self.folder, self.catalog = folder / SHARD_FOLDER, catalog
         self.merged = False
-        """Whether the files of merged shards are still there: they go when the new list is on the disk."""
+        """True while the files of merged shards are still there: they go when the new list is on the disk."""
 
     def write(self, sources: Sequence[NewRows | KeptRows], number: int = 0) -> ShardRecord:
-        """Write one shard, which counts when the catalog lists it; several at once differ in their numbers."""
+        """Writes one shard, which counts when the catalog lists it; several at once differ in their numbers."""
         # The catalog has never had this version, so nobody reads a shard of this name.
         return write_shard(self.folder / f"{self.catalog.version + 1:010d}-{number:04d}.safetensors", sources)
 
     def merge_small(self) -> None:
-        """Merge neighbors of similar size, so that there are never many shards; each row moves a few times in all."""
+        """Merges neighbors of similar size, so that there are never many shards; each row moves a few times in all."""
         while True:
             last = self.catalog.shards()[-MERGE_FACTOR:]
             sizes = [max(record.rows, SMALL_SHARD) for record in last]
@@ -256,11 +267,11 @@ class ShardFiles:
             self._merge(last)
 
     def merge_all(self) -> None:
-        """Merge all shards into as few as possible, with projections in directions that are learned from all rows."""
+        """Merges all shards into as few as possible, with projections in directions that are learned from all rows."""
         self._merge(self.catalog.shards(), learn_directions=True)
 
     def remove_unlisted(self) -> None:
-        """Remove files that the catalog does not list."""
+        """Removes files that the catalog does not list."""
         listed = {record.name for record in self.catalog.shards()}
         with storage.writing(self.folder):
             for path in self.folder.glob("*"):
@@ -268,7 +279,7 @@ class ShardFiles:
                     path.unlink()
 
     def _merge(self, old: Sequence[ShardRecord], learn_directions: bool = False) -> None:
-        """Replace shards by new ones with the rows that are not deleted."""
+        """Replaces shards by new ones with the rows that are not deleted."""
         deleted, directions = self.catalog.deleted_since(-1), None
         shards = [Shard(self.folder, record) for record in old]
         kept = [(shard, np.delete(np.arange(len(shard)), shard.rows_of(deleted))) for shard in shards]

@@ -1,4 +1,4 @@
-"""An index at one moment: its shards, without the rows that are deleted or that a filter excludes, and copies of it."""
+"""Index at one moment: its shards, without the rows that are deleted or that a filter excludes, and copies of it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold import storage
+from twofold.data.passages import Span
 from twofold.errors import TwofoldError
 from twofold.index.catalog import Catalog
 from twofold.index.database import CATALOG_FILE, REMEDY, ShardRecord, create_version
@@ -27,16 +28,16 @@ from twofold.progress import bar
 from twofold.storage.checksums import SummedFile
 
 FILTERS_KEPT = 16
-"""How many filters' results are remembered until the index changes."""
+"""Number of filters whose results are kept until the index changes."""
 TRIES = 100
-"""How often a copy reads the list of shards again because shards were merged meanwhile."""
+"""Number of times that a copy reads the list of shards, if shards are merged meanwhile."""
 PIECE = 1 << 20
-"""Bytes that are copied at a time."""
+"""Number of bytes that are copied at a time."""
 
 
 @dataclass(frozen=True)
 class MaskedShard:
-    """A shard, and those of its rows that are not searched."""
+    """Shard, and those of its rows that are not searched."""
 
     shard: Shard
     excluded: NDArray[np.bool_] | None = None
@@ -45,27 +46,37 @@ class MaskedShard:
     def top_k(self, query: Query, k: int, floor: float) -> TopK:
         shard = self.shard
         if shard.places is not None:
-            several = SeveralVectors(shard.places, shard.vectors, self.excluded, shard.integers, shard.norms)
-            top = scan(query, several, k, floor)
+            vectors = shard.places, shard.vectors, self.excluded, shard.integers, shard.norms
+            top = scan(query, SeveralVectors(*vectors, shard.documents), k, floor)
         else:
             top = self._bounded(query, k, floor)
-        top.keys = shard.keys[top.keys]
+        if shard.documents is None:
+            top.keys = shard.keys[top.keys]
+        else:
+            top.passages = self._passages(top.group())
         return top
 
     def _bounded(self, query: Query, k: int, floor: float) -> TopK:
-        """The best of candidates of one vector each."""
+        """Returns the best of candidates of one vector each."""
         shard = self.shard
-        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections)
+        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections, shard.documents)
         return (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
 
+    def _passages(self, rows: Rows) -> dict[int, tuple[int, Span]]:
+        """Passages in these rows by the keys of their documents: each passage's number, and its place."""
+        keys = self.shard.keys[rows]
+        numbers = rows - np.searchsorted(self.shard.keys, keys)
+        spans = (Span(*span) for span in self.shard.take("spans", rows).tolist())
+        return dict(zip(keys.tolist(), zip(numbers.tolist(), spans, strict=True), strict=True))
+
     def only(self, keys: Rows) -> MaskedShard:
-        """The rows of these keys, which ascend."""
+        """Keeps the rows of these keys, which ascend."""
         excluded = np.ones(len(self.shard), bool)
         excluded[self.shard.rows_of(keys)] = False
         return MaskedShard(self.shard, excluded if self.excluded is None else excluded | self.excluded)
 
     def without(self, keys: Rows) -> MaskedShard:
-        """All rows but those of these keys."""
+        """Keeps all rows but those of these keys."""
         rows = self.shard.rows_of(keys)
         if not len(rows):
             return self
@@ -76,13 +87,13 @@ class MaskedShard:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The shards at one moment, without their deleted rows."""
+    """Shards at one moment, without their deleted rows."""
 
     version: int
     shards: Mapping[str, MaskedShard]
-    """By the names of their files."""
+    """Shards by the names of their files."""
     directions: Floats | None = None
-    """Those of the candidates' projections."""
+    """Directions of the candidates' projections."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +117,11 @@ class SnapshotCache:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """Make a lock that nobody holds, in a process that was forked while a thread held the old one."""
+        """Makes a lock that nobody holds, in a process that was forked while a thread held the old one."""
         self._lock = threading.Lock()
 
     def latest(self, catalog: Catalog) -> Snapshot:
-        """The shards as they are, opened anew only after a change."""
+        """Returns the present shards, opened anew only after a change."""
         # The catalog's transaction begins with its first query. Inside the lock, it is not older than the snapshot.
         with self._lock:
             known, version = self._latest, catalog.version
@@ -133,7 +144,7 @@ class SnapshotCache:
     def filtered(
         self, snapshot: Snapshot, catalog: Catalog, where: str | None, exclude: Sequence[Any]
     ) -> list[MaskedShard]:
-        """The shards of a snapshot, with the candidates that pass the filter `where` but for the ids of `exclude`."""
+        """Returns a snapshot's shards with the candidates that pass `where`, without the ids of `exclude`."""
         shards = list(snapshot.shards.values())
         if where is not None:
             passing = self._keys_that_pass(where, snapshot.version, catalog)
@@ -160,7 +171,7 @@ class SnapshotCache:
 
 
 def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = False) -> int:
-    """Copy the index in `source` to a new folder; returns how many candidates it holds.
+    """Copies the index in `source` to a new folder; returns the number of its candidates.
 
     anyway: copy what is left of an index that lacks changes; show: a bar
     """
@@ -185,7 +196,7 @@ def copy_index(source: Path, target: Path, anyway: bool = False, show: bool = Fa
 def _copy_catalog(
     catalog: Catalog, shards: Path, target: Path, stack: contextlib.ExitStack
 ) -> list[tuple[ShardRecord, IO[bytes]]]:
-    """Copy the catalog, and open all shards that it lists: a file that is open can be read to its end."""
+    """Copies the catalog, and opens all shards that it lists: a file that is open can be read to its end."""
     for _ in range(TRIES):
         with catalog.read_transaction(), contextlib.ExitStack() as opened:
             try:
@@ -213,7 +224,7 @@ def _copy_shard(file: IO[bytes], target: Path, record: ShardRecord) -> None:
 
 
 def _finish(folder: Path) -> int:
-    """Bring the copied catalog into one file, and record its version; returns how many candidates it holds."""
+    """Brings the copied catalog into one file, and records its version; returns the number of its candidates."""
     with contextlib.closing(sqlite3.connect(folder / CATALOG_FILE, isolation_level=None)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     create_version(folder)

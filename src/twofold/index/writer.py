@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twofold.data.candidates import Candidate, Texts, is_file
+from twofold.data.candidates import Texts, is_file
+from twofold.data.passages import Split
 from twofold.errors import TwofoldError
 from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
 from twofold.index.database import CATALOG_FILE, VERSION_FILE, Entry, create_catalog
-from twofold.index.incoming import Incoming, changes, fields_of
+from twofold.index.incoming import Incoming, Part, changes, fields_of, parts_of
 from twofold.index.places import Places
 from twofold.index.quantized import Floats, Rows, principal_directions
 from twofold.index.shards import NewRows, ShardFiles
@@ -31,14 +32,18 @@ from twofold.storage.locks import held
 LOCK_FILE = ".lock"
 STORED = ("float32", "float16", "int8")
 PIECE = 512
-"""Texts whose vectors, where a text has several, are held at a time with the padding of the longest."""
+"""Number of texts whose vectors, if a text has several, are held at a time with the padding of the longest."""
 
 
-def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: str | None, show: bool) -> None:
-    """Build an index, or go on with a build that was cut short: texts that count already are not read again."""
+def build_index(
+    folder: Path, model: Ranker, name: str, texts: Texts, stored: str | None, split: Split | None, show: bool
+) -> None:
+    """Builds an index, or continues a build that was cut short: texts that count already are not encoded again."""
     if model.joined:
         raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
     stored = _as_stored(stored, model)
+    if split is not None:
+        model.candidates.splitter(split)  # which refuses what cannot be split
     incoming, fingerprint = Incoming(texts, model.candidates), model.fingerprint()
     source, total = incoming.source(), incoming.check(0)  # first: what cannot be stored leaves nothing behind
     _check_folder(folder)
@@ -47,6 +52,8 @@ def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: st
             settings = {"model": name, "fingerprint": fingerprint, "decoder": model.kind, "stored": stored}
             if model.is_reversed:
                 settings["reversed"] = "yes"
+            if split is not None:
+                settings |= {"split": str(split), "documents": "0"}
             create_catalog(folder, {**settings, "source": source, "state": BUILDING, "next_key": "1"})
         writer = Writer(folder, model)
         catalog = writer.catalog
@@ -56,7 +63,8 @@ def build_index(folder: Path, model: Ranker, name: str, texts: Texts, stored: st
                 raise TwofoldError(
                     f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
                 )
-            if (catalog.metadata("source"), catalog.metadata("stored")) != (source, stored):
+            given = (source, stored, None if split is None else str(split))
+            if tuple(map(catalog.metadata, ("source", "stored", "split"))) != given:
                 raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
             writer.write(incoming, 0, total, show)
             writer.shards.merge_all()
@@ -74,7 +82,7 @@ class Writer:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock of writers during a session with an index whose build is done."""
+        """Holds the lock of writers during a session with an index whose build is done."""
         lock = held(self.folder / LOCK_FILE, "writing", LOCK_WAIT)
         with contextlib.closing(self.catalog), lock, self.session():
             self.catalog.check_ready()
@@ -82,7 +90,7 @@ class Writer:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Remove what a killed writer left; at the end bring all changes into the main file."""
+        """Removes files that a killed writer left; at the end brings all changes into the main file."""
         with contextlib.closing(self.catalog):
             try:
                 self.shards.remove_unlisted()
@@ -93,7 +101,7 @@ class Writer:
                     self.shards.remove_unlisted()
 
     def add(self, texts: Texts, show: bool = False) -> int:
-        """Add candidates, or go on with the same texts if that was cut short; returns how many were added."""
+        """Adds candidates, or continues with the same texts if that was cut short; returns the number added."""
         with self.exclusive():
             incoming = self._incoming(texts)
             source = incoming.source()
@@ -109,13 +117,13 @@ class Writer:
             return added
 
     def update(self, texts: Texts, show: bool = False) -> int:
-        """Replace candidates of the same id, and add new ids; returns how many changed."""
+        """Replaces candidates of the same id, and adds new ids; returns the number changed."""
         with self.exclusive():
             incoming = self._incoming(texts)
             return self.write(incoming, 0, incoming.check(0), show)
 
     def remove(self, ids: Sequence[Any]) -> int:
-        """Delete candidates, all of them or none; returns how many there were."""
+        """Deletes candidates, all of them or none; returns their number."""
         with self.exclusive():
             known = self.catalog.entries_by_id(ids)
             for id in ids:
@@ -126,7 +134,7 @@ class Writer:
             return len(known)
 
     def compact(self) -> None:
-        """Merge all shards into as few as possible."""
+        """Merges all shards into as few as possible."""
         with self.exclusive():
             self.shards.merge_all()
 
@@ -135,18 +143,24 @@ class Writer:
         return Incoming(texts, self.model.candidates)
 
     def write(self, incoming: Incoming, start: int, total: int, show: bool) -> int:
-        """Insert or replace every candidate that is not there unchanged; returns how many these are."""
+        """Inserts or replaces every candidate that is not there unchanged; returns the number of these."""
         seen = changed = 0
+        split = self.catalog.metadata("split")
+        assert self.model is not None
+        splitter = self.model.candidates.splitter(Split.of(split)) if split else None
         with bar("reading texts", total, show=show) as report:
             for chunk in incoming.chunks(start):
                 known = self.catalog.entries_by_id(list(chunk))
                 new = {id: given for id, given in chunk.items() if id not in known or changes(known[id], given)}
                 same_text = [(known[id], fields_of(given)) for id, given in chunk.items() if id not in new]
                 updated = [replace(entry, fields=fields) for entry, fields in same_text if entry.fields != fields]
-                if new or updated:
-                    replaced = [known[id].key for id in new if id in known]
-                    self._commit(new, replaced, updated, lambda done, before=seen: report(before + done))
-                seen, changed = seen + len(chunk), changed + len(new) + len(updated)
+                changed += len(new) + len(updated)
+                done = seen
+                for part in parts_of(new, splitter) if new or updated else ():
+                    replaced = [known[id].key for id in part.candidates if id in known]
+                    self._commit(part, replaced, updated, lambda read, before=done: report(before + read))
+                    done, updated = done + len(part.candidates), []
+                seen += len(chunk)
                 report(seen)
         return changed
 
@@ -158,15 +172,16 @@ class Writer:
                     raise TwofoldError(f"{given.place}: the id {id!r} is there already; use `twofold index update`")
 
     def set_metadata(self, name: str, value: str) -> None:
-        """Set a value in a transaction of its own."""
+        """Sets a value in a separate transaction."""
         with self.catalog.write_transaction():
             self.catalog.set_metadata(name, value)
 
-    def _new_rows(self, keys: Rows, candidates: Sequence[Candidate], report: Report) -> NewRows:
-        """The vectors of candidates as they are stored; equal texts are read once."""
+    def _new_rows(self, keys: Rows, part: Part, report: Report) -> NewRows:
+        """Returns the vectors of candidates as they are stored; equal texts are encoded once."""
         assert self.model is not None
         stored, several = str(self.catalog.metadata("stored")), self.model.head.several
-        texts, unique = [given.text for given in candidates], {given.text: given.read for given in candidates}
+        given = part.texts()
+        texts, unique = [text for text, _ in given], dict(given)
         number = {text: place for place, text in enumerate(unique)}
         vectors, counts = self._read(list(unique.values()), PIECE if several else len(unique), report)
         rows = np.array([number[text] for text in texts])
@@ -178,12 +193,13 @@ class Writer:
                 f"the vector of {np.repeat(texts, counts)[place][:60]!r} is not finite; the model is damaged"
                 + (", or its numbers too large for float16" if vectors.dtype == np.float16 else "")
             )
+        keys = np.repeat(keys, part.rows())
         if several:
-            return NewRows.several(keys, vectors, counts, stored)
-        return NewRows.single(keys, vectors, self._directions(vectors))
+            return NewRows.several(keys, vectors, counts, stored).with_spans(part.spans)
+        return NewRows.single(keys, vectors, self._directions(vectors)).with_spans(part.spans)
 
     def _read(self, texts: Sequence[Any], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
-        """The vectors of all texts, one text after another, and how many each has; `step` texts are read at a time."""
+        """Returns the vectors of all texts, one text after another, and the number of each; reads `step` at a time."""
         assert self.model is not None
         parts = []
         for start in range(0, len(texts), step):
@@ -195,7 +211,7 @@ class Writer:
         return vectors, np.concatenate([part.counts.cpu().numpy() for part in parts])
 
     def _directions(self, vectors: NDArray[Any]) -> Floats:
-        """The directions of the projections; the first are a guess, merging all shards learns better ones."""
+        """Directions of the projections; the first are a guess, merging all shards learns better ones."""
         directions = self.catalog.directions()
         if directions is None:
             directions = principal_directions(vectors.astype(np.float32))
@@ -203,17 +219,16 @@ class Writer:
                 self.catalog.set_directions(directions)
         return directions
 
-    def _commit(
-        self, new: Mapping[Any, Candidate], deleted: Sequence[int], updated: Sequence[Entry], report: Report
-    ) -> None:
-        """Write one shard and one transaction: all of it counts, or nothing."""
+    def _commit(self, part: Part, deleted: Sequence[int], updated: Sequence[Entry], report: Report) -> None:
+        """Writes one shard and one transaction: all of it counts, or nothing."""
         first = int(self.catalog.metadata("next_key") or 1)
-        numbered = enumerate(new.items(), start=first)
+        numbered = enumerate(part.candidates.items(), start=first)
         entries = [Entry(key, id, candidate.text, fields_of(candidate)) for key, (id, candidate) in numbered]
         records = []
         if entries:
-            keys = np.arange(first, first + len(entries))
-            records = [self.shards.write([self._new_rows(keys, list(new.values()), report)])]
+            keys, per_candidate = np.arange(first, first + len(entries)), sum(part.rows()) / len(entries)
+            rows = self._new_rows(keys, part, lambda read: report(int(read / per_candidate)))
+            records = [self.shards.write([rows])]
         with self.catalog.write_transaction():
             self.catalog.delete(deleted)
             self.catalog.insert(entries)
@@ -223,7 +238,7 @@ class Writer:
 
 
 def _as_stored(stored: str | None, model: Ranker) -> str:
-    """The type of the stored numbers; unless given, one that suits how many vectors are kept of a candidate."""
+    """Type of the stored numbers; by default one that suits the number of vectors of a candidate."""
     several = model.head.several
     if stored is None:
         return "float16" if several else "float32"
@@ -235,7 +250,7 @@ def _as_stored(stored: str | None, model: Ranker) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse to build among files that belong to something else."""
+    """Refuses to build among files that belong to something else."""
     if os.path.exists(folder / CATALOG_FILE) or not os.path.exists(folder):
         return
     if not folder.is_dir() or any(path.name[0] != "." and path.name != VERSION_FILE for path in folder.iterdir()):

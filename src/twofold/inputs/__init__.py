@@ -17,12 +17,14 @@ from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.candidates import Candidate, is_file
 from twofold.data.columns import vocabulary_of
 from twofold.data.files import DataFile, Row, Sources, fingerprint, read_rows
+from twofold.data.memory import list_in_memory
+from twofold.data.passages import Splits
 from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
-from twofold.errors import TwofoldError, as_list
+from twofold.errors import TwofoldError, as_list, require
 from twofold.explaining import LeavesOut
 from twofold.results import Timeline
-from twofold.types import Features, InputBatch, InputSpec, Vocabulary, require
+from twofold.types import Features, InputBatch, InputSpec, Vocabulary
 
 Item = TypeVar("Item")
 """Item of an input type, made from one row: token ids, an image, ..."""
@@ -50,7 +52,6 @@ class InputConfig(Part):
     role: ClassVar[Role] = "inputs"
 
     # --- every type defines these ---
-
     gives: ClassVar[type[InputBatch]]
     """Dataclass that encoders get to read."""
 
@@ -150,7 +151,7 @@ class InputConfig(Part):
         return fingerprint(where)
 
 
-class Input(LeavesOut, Generic[Item]):
+class Input(LeavesOut, Splits, Generic[Item]):
     """Input of a model: turns rows into items, and items into the batch that an encoder reads."""
 
     # --- every type implements these ---
@@ -233,7 +234,7 @@ class Input(LeavesOut, Generic[Item]):
             for number, row in enumerate(self.rows_to_answer(str(where), None), start=1):
                 yield self._candidate(row, row.line or number)
             return
-        for number, given in enumerate(as_list(where, "candidates")):
+        for number, given in enumerate(list_in_memory(where, "candidates")):
             place = f"candidates[{number}]"
             yield self._candidate(Row(place, given) if isinstance(given, Mapping) else self.row(given, place), number)
 
@@ -266,10 +267,9 @@ class Input(LeavesOut, Generic[Item]):
     def plan(
         self, cache: Cache, rows: NDArray[np.int64], written: Sequence[NDArray[np.int64]], sizes: BatchSizes, epoch: int
     ) -> Plan:
-        """Plans the batches of an epoch, deterministically; `written` has the lengths of the targets."""
+        """Plans the batches of an epoch, deterministically, by the lengths of targets, `written`, then of inputs."""
         if sizes.rows:
             return plan_at_random(rows, sizes.rows, sizes.seed, epoch)
-        # Rows are sorted by target length first, then by input length.
         return plan_by_length([self.lengths(cache), *written], rows, sizes.tokens, sizes.seed, epoch)
 
     def groups(self, items: Sequence[Item], tokens: int) -> Iterator[list[int]]:
@@ -280,13 +280,13 @@ class Input(LeavesOut, Generic[Item]):
         """Rows that can be read, also by `further` columns; reports unusable rows as a warning or an error."""
         return rows
 
-    def several(self, inputs: Any) -> Sequence[Any]:
-        """Wraps a single input in a list."""
-        if isinstance(inputs, str):
-            return [inputs]
-        if isinstance(inputs, bytes | bytearray) or not isinstance(inputs, Sequence):
-            raise TwofoldError(f"predict takes one input or a list of them, not {type(inputs).__name__}; give a list")
-        return inputs
+    def is_single(self, inputs: Any) -> bool:
+        """Returns True for a single input, False for a list of inputs."""
+        return isinstance(inputs, str)
+
+    def several(self, inputs: Any) -> list[Any]:
+        """Returns a list of inputs; a single one is wrapped."""
+        return [inputs] if self.is_single(inputs) else as_list(inputs, "inputs")
 
     def row(self, value: Any, place: str) -> Row:
         """Turns a user's value into a row."""

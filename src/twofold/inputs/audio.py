@@ -143,14 +143,14 @@ class AudioInput(FileColumn, Input[SizedSound]):
     def batch(self, items: Sequence[SizedSound], draws: Sequence[Draw] | None = None) -> Spectrogram:
         samples, config = [self._samples(item) for item in items], self.config
         if draws is None:
-            frames = [config.spectrogram(one) for one in samples]
+            frames = [config.spectrogram(sound) for sound in samples]
         else:
-            frames = [config.augment.changed(one, config, draw) for one, draw in zip(samples, draws, strict=True)]
-        mask = pad_ids([np.ones(len(one), np.int64) for one in frames], 0)[1]
+            frames = [config.augment.changed(sound, config, draw) for sound, draw in zip(samples, draws, strict=True)]
+        mask = pad_ids([np.ones(len(bands), np.int64) for bands in frames], 0)[1]
         return Spectrogram(pad_sequence(frames, batch_first=True), mask)
 
-    def several(self, inputs: Any) -> Sequence[Any]:
-        return inputs if isinstance(inputs, list) else [inputs]  # a tuple is one sound with its sample rate
+    def is_single(self, inputs: Any) -> bool:
+        return not isinstance(inputs, list | Iterator)  # a tuple is one sound with its sample rate
 
     def timeline(self, item: SizedSound) -> Timeline:
         frames = self.batch([item]).frames[0]

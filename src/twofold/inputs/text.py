@@ -17,6 +17,7 @@ from twofold.data.cache import Cache, Encoded, Field
 from twofold.data.candidates import Candidate, Text, Texts, as_context, given_texts, is_file, read_candidates
 from twofold.data.columns import Keep, TextColumn, TooLong, check_limit, texts_in
 from twofold.data.files import Row
+from twofold.data.passages import Split, Splitter
 from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.explaining import LeftOut, without_each_word
@@ -198,6 +199,9 @@ class TextInput(Input[Ids]):
 
     def candidates(self, where: Texts, blank: bool = False) -> Iterator[Candidate]:
         return iter(given_texts(where)) if blank and not is_file(where) else read_candidates(where, blank)
+
+    def splitter(self, split: Split) -> Splitter:
+        return self.text.splitter(split)
 
     def items_of(self, values: Sequence[Any]) -> list[Ids]:
         return self.text.encode_texts(values).ids

@@ -15,6 +15,8 @@ from twofold.model import Model, Ranker
 from twofold.outputs import Output
 from twofold.progress import Report as Progress
 from twofold.results import Prediction
+from twofold.results.shown import screen
+from twofold.tables import cell
 from twofold.types import Classes
 
 RETRIEVAL = "retrieval"
@@ -35,6 +37,11 @@ class Report:
     """Further results by name: rows of tables, such as BLEU by source length."""
     signatures: dict[str, str] = field(default_factory=dict)
     """Signatures of metrics by name, such as sacrebleu's, which name every choice that a value depends on."""
+
+    def __repr__(self) -> str:
+        parts = [(name, cell(value)) for name, value in self.metrics.items()]
+        parts += [(name, f"table of {len(rows):,} rows") for name, rows in self.tables.items()]
+        return screen(f"Report of {self.examples:,} rows", parts)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""An input, an encoder, and decoders with their outputs; a ranker is a model whose decoder scores candidates."""
+"""Models: an input, an encoder, and decoders with their outputs; rankers score candidates."""
 
 from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, Task

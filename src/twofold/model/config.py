@@ -1,4 +1,4 @@
-"""All that must be known to build a model, the check that its parts fit, and limits that its encoder can keep."""
+"""Settings of a whole model, the check that its parts fit, and token limits that its encoder supports."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from twofold.outputs.ranking import LEAST
 from twofold.outputs.ranking import Config as RankingOutput
 
 MAIN = "main"
-"""The name of a model's only decoder."""
+"""Name of a model's only decoder."""
 DEFAULT_LOSSES: tuple[LossConfig, ...] = (InBatch(),)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One decoder, what it learns to write, and how much that counts."""
+    """One decoder, its output, and the weight of its loss."""
 
     decoder: DecoderConfig
+    """Decoder g: H → Y."""
     output: OutputConfig
+    """Output Y that the decoder learns to write; its kind follows from the decoder if the recipe names none."""
     weight: float = 1.0
-    """What its loss is multiplied by."""
+    """Factor of the decoder's loss in the sum over all decoders."""
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:
@@ -46,45 +48,49 @@ class Task:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What is read, the encoder, and each decoder with what it writes."""
+    """Settings of a model: the input, the encoder, and each decoder with its output."""
 
     input: InputConfig
+    """Input X; its kind follows from the outputs and the encoder if the recipe names none."""
     encoder: EncoderConfig
+    """Encoder f: X → H. A recipe may give a training folder instead, whose encoder it starts from."""
     tasks: Mapping[str, Task]
+    """Decoders by name, each with its output. A recipe writes `decoder` and `output`, or `decoders` for several."""
     tie_embeddings: bool = False
-    """Whether all parts share one table of token vectors."""
+    """Shares one embedding table among the encoder and all decoders; needs one tokenizer for both sides."""
     generate: GenerateOptions = field(default_factory=GenerateOptions)
+    """Default options of text generation, saved with the model."""
     candidate_encoder: EncoderConfig | None = None
-    """Rankers: the encoder of the candidates, where it is of another kind than that of the contexts."""
+    """Rankers: encoder of the candidates (second tower), if its settings differ from those of the context encoder."""
     two_towers: bool = False
-    """Rankers: whether candidates are read by an encoder of their own, which starts from the same weights; of a
-    cross-encoder that compares, whether what is read alone is."""
+    """Rankers: encodes candidates with a second tower, which starts from the same weights. For a cross-encoder with
+    `compare`, the second tower encodes the texts that are read alone."""
     losses: tuple[LossConfig, ...] = DEFAULT_LOSSES
-    """Rankers: what is minimized."""
+    """Rankers: losses that are added; the default is cross-entropy with in-batch negatives."""
 
     @property
     def ranks(self) -> bool:
-        """Whether it ranks candidates."""
+        """True if the model ranks candidates."""
         return any(isinstance(task.decoder, RankingDecoderConfig) for task in self.tasks.values())
 
     def tokenizers(self) -> tuple[str, ...]:
-        """The names of the tokenizers it needs, that of the input first."""
+        """Names of the tokenizers that the model needs, the input's first."""
         writing = tuple(name for name, task in self.tasks.items() if task.output.tokenized(self.input))
         return writing if self.input.tokenizer_settings() is None else (INPUT, *writing)
 
     def needs(self) -> frozenset[str]:
-        """The fields of `Hidden` that some decoder reads."""
+        """Fields of `Hidden` that any decoder reads."""
         return frozenset().union(*(task.decoder.needs() for task in self.tasks.values()))
 
     def reversed(self) -> ModelConfig:
-        """That of the ranker that finds contexts for candidates."""
+        """Settings of the reversed ranker, which finds contexts for candidates."""
         task, other = self.tasks[MAIN], self.candidate_encoder
         input, output = cast(RankingOutput, task.output).reversed(self.input)
         swapped = replace(self, encoder=other or self.encoder, candidate_encoder=other and self.encoder)
         return replace(swapped, input=input, tasks={MAIN: replace(task, output=output)})
 
     def check(self) -> None:
-        """Refuse parts that do not fit, naming what is needed, what is given and what would do."""
+        """Refuses parts that do not fit; names the needed and given fields, and kinds that fit."""
         check_reading(self.input, self.encoder)
         for name, task in self.tasks.items():
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == INPUT:
@@ -100,7 +106,7 @@ class ModelConfig:
             self._check_ranking()
 
     def _check_input(self, task: Task) -> None:
-        """Refuse an input that the output, or the decoder, cannot be told from."""
+        """Refuses an input that does not suit the output or the decoder."""
         task.output.check(self.input)
         kind = kind_of(task.decoder)
         if task.decoder.compares() and self.input.texts < 2:
@@ -147,7 +153,7 @@ class ModelConfig:
 
 @contextmanager
 def building(part: Part) -> Iterator[None]:
-    """What goes wrong while a part of a user's own is built, as one line that names it and the place in its code."""
+    """Turns an error while a user's own part is built into one line with the part and the place in its code."""
     try:
         yield
     except TwofoldError:
@@ -162,14 +168,14 @@ def building(part: Part) -> Iterator[None]:
 
 
 def check_reading(input: InputConfig, encoder: EncoderConfig) -> None:
-    """Refuse an encoder that cannot read what the input gives."""
+    """Refuses an encoder that cannot read the input."""
     if not issubclass(input.gives, encoder.reads):
         readable = [kind for kind, config in _configs("inputs").items() if issubclass(config.gives, encoder.reads)]
         raise _misfit(encoder, f"reads {_words(encoder.reads)}", input, f"gives {_words(input.gives)}", readable)
 
 
 def check_fit(encoder: EncoderConfig, decoder: DecoderConfig) -> None:
-    """Refuse an encoder that does not give what the decoder needs, naming both and what would do."""
+    """Refuses an encoder that does not give the fields that the decoder needs; names both, and encoders that fit."""
     gives, needs = encoder.gives(), decoder.needs()
     if not needs <= gives:
         giving = {}
@@ -183,7 +189,7 @@ def check_fit(encoder: EncoderConfig, decoder: DecoderConfig) -> None:
 
 
 def check_writing(task: Task) -> None:
-    """Refuse an output that cannot be made of what the decoder writes."""
+    """Refuses an output that does not take the decoder's result class."""
     decoder, output = task.decoder, task.output
     if decoder.writes is not output.takes:
         made = [kind for kind, config in _configs("outputs").items() if config.takes is decoder.writes]
@@ -191,7 +197,7 @@ def check_writing(task: Task) -> None:
 
 
 def check_widths(encoder: EncoderConfig, other: EncoderConfig, needs: frozenset[str]) -> None:
-    """Refuse encoders of contexts and of candidates whose states differ in width: one decoder reads both."""
+    """Refuses encoders of contexts and candidates with different widths, since one decoder reads both."""
     for name in sorted(needs & {"states", "summary"}):
         width, other_width = (getattr(part.spec(), name) for part in (encoder, other))
         if width != other_width:
@@ -201,7 +207,7 @@ def check_widths(encoder: EncoderConfig, other: EncoderConfig, needs: frozenset[
 
 
 def within_positions(config: ModelConfig, frame: Frame) -> ModelConfig:
-    """The same model, reading no more tokens than its encoder has positions for; limits that are lowered are said."""
+    """Copy with token limits within the encoder's positions; warns about lowered limits."""
     longest = config.encoder.longest()
     if longest is None:
         return config
@@ -248,18 +254,18 @@ def _encoder_name(encoder: EncoderConfig) -> str:
 
 
 def _configs(role: Role) -> dict[str, Any]:
-    """The settings' classes of a folder of parts, by kind."""
+    """`Config` classes of a folder of parts, by kind."""
     return {kind: part_config(role, kind) for kind in kinds(role)}
 
 
 def _misfit(part: Part, wants: str, other: Part, gives: str, would_do: Iterable[str]) -> TwofoldError:
-    """Two parts that do not fit, and the kinds that would in place of the other."""
+    """Error that names two parts that do not fit, and the kinds that would fit."""
     first, second = (f"the {config.role.removesuffix('s')} '{kind_of(config)}'" for config in (part, other))
     return TwofoldError(f"{first} {wants}, but {second} {gives}; these would do: {_and(would_do)}")
 
 
 def _words(kind: type) -> str:
-    """A class as words: TokenScores are token scores."""
+    """Class name as words: TokenScores becomes `token scores`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 

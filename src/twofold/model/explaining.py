@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from twofold.data.candidates import Candidate
-from twofold.errors import TwofoldError, as_list
+from twofold.data.memory import list_in_memory
+from twofold.errors import TwofoldError
 from twofold.explaining import LeftOut, Question, stacked_attention
 from twofold.generate.search import GenerateOptions
 from twofold.inputs import INPUT
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
 
 MOST_WORDS = 1000
-"""Words that are left out one by one; each takes another run of the model."""
+"""Maximum number of words whose influence is computed; each takes one run of the model."""
 
 
 @torch.no_grad()
@@ -131,7 +132,7 @@ def explain_ranking(
     """
     if isinstance(candidates, Candidates):
         raise TwofoldError("explain: prepared candidates hold vectors without their tokens; give the texts")
-    given = list(ranker.candidates.candidates(as_list(candidates, "candidates"), blank=True))
+    given = list(ranker.candidates.candidates(list_in_memory(candidates, "candidates"), blank=True))
     ready = ranker.prepare_given(given)
     hits = ranker.rank(context, Candidates(ready.texts, range(len(given)), ready.vectors), k)
     return _explain_hits(ranker, context, [given[hit.id] for hit in hits], hits, influence)

@@ -1,4 +1,4 @@
-"""A model from whatever names one: a folder of ours, a backbone's folder or hub id, or a default."""
+"""Loading of models by folder, by hub id, or by the name of a default model."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from twofold.outputs.ranking import Config as RankingOutput
 DEFAULT, MULTILINGUAL = "default", "default-multilingual"
 ALONE = "a recipe takes its network alone: encoder: {kind: pretrained, name: ...}"
 LONGEST = 256
-"""The most tokens that a backbone reads where nothing says how many it was trained on."""
+"""Maximum number of tokens for backbones that do not state their own."""
 CONTEXT = TextInput(column="context", max_tokens=LONGEST, keep="tail")
 CANDIDATE = TextInput(column="response", max_tokens=LONGEST)
 
 
 def load(name: str | Path, allow_code: bool = False) -> Model:
-    """The model in a folder that a training or `save_pretrained` wrote, or a backbone that ranks as it is."""
+    """Loads a folder that a training or `save_pretrained` wrote, or a backbone as a zero-shot ranker."""
     folder = Path(name)
     try:
         folder.exists()
@@ -49,7 +49,7 @@ def load(name: str | Path, allow_code: bool = False) -> Model:
 
 
 def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
-    """The same, where only a ranker will do."""
+    """Loads a ranker; any other model is an error."""
     model = load(name, allow_code)
     if not isinstance(model, Ranker):
         raise TwofoldError(f"{name}: does not rank candidates; give a bi-, poly- or cross-encoder, or `default`")
@@ -57,7 +57,7 @@ def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
 
 
 def zero_shot(name: str) -> Ranker:
-    """A bi-encoder with nothing trained: both sides reduced as the backbone was trained for."""
+    """Builds a bi-encoder without training: both sides are pooled as the backbone was trained."""
     if name == MULTILINGUAL:
         return _bi_encoder(_part("encoders", "text_convnet", weights=name), {"pooling": "summary"})
     folder = folder_of(name)
@@ -68,7 +68,7 @@ def zero_shot(name: str) -> Ranker:
 
 
 def _of_sentences(name: str, folder: str, backbone: sentences.SentenceFolder) -> Ranker:
-    """The bi-encoder whose vectors and scores are those of sentence-transformers."""
+    """Builds the bi-encoder whose vectors and scores equal those of sentence-transformers."""
     if misfits := misfits_of(backbone):
         raise TwofoldError(f"{name}: cannot be read as sentence-transformers does ({misfits[0]}); {ALONE}")
     inner, dense = backbone.network.path, backbone.of_kind("Dense")
@@ -108,7 +108,7 @@ def _bi_encoder(
     candidate: TextInput = CANDIDATE,
     tokenizer: TextTokenizer | None = None,
 ) -> Ranker:
-    """A ranker with the weights that the encoder starts from, and a decoder that has none of its own."""
+    """Builds a ranker from the encoder's pre-trained weights and a decoder without weights."""
     encoder = encoder.settled()
     task = Task(_part("decoders", "bi", scale=1.0, learn_scale=False, **decoder), RankingOutput(candidate=candidate))
     tokenizer = tokenizer or encoder.own_tokenizer()
@@ -125,7 +125,7 @@ def _part(role: Role, kind: str, **settings: Any) -> Any:
 
 
 def _dense_weights(name: str, folder: str, module: sentences.Module) -> dict[str, Tensor]:
-    """The tensors of a dense layer, if they are those of its settings."""
+    """Reads the tensors of a dense layer; refuses tensors that its settings do not describe."""
     file, pickled = module.file(saved.WEIGHTS), module.file("pytorch_model.bin")
     path = sentences.file_of(folder, file)
     if path is None:

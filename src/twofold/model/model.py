@@ -1,4 +1,4 @@
-"""The model: one encoder, then one or several decoders; it learns from batches and answers inputs."""
+"""Model class: one encoder and one or several decoders, which learn from batches and answer inputs."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
-from twofold.model import encoding, explaining, predicting, saved
-from twofold.model.batches import BatchRows
+from twofold.model import describing, encoding, explaining, predicting, saved
+from twofold.model.batches import BatchRows, as_rows, checked, repeated
+from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, building
 from twofold.outputs import Output
+from twofold.results import DecoderOutput, Hits
 from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
 
+NOT_RANKING = "does not rank candidates; predict gives its answers, and similarity compares its vectors"
 LEARN_ROWS = 64
-"""Rows of one batch when the right answers are read as well."""
+"""Maximum number of rows in a batch with targets."""
 
 
 class Model(nn.Module):
-    """f : X → H, then g : H → Y."""
+    """Encoder f : X → H, then decoders g : H → Y."""
 
     precision: torch.dtype | None = None
-    """What to compute in where that is quicker; without it in the numbers of the weights."""
+    """Data type for computation (mixed precision); None uses that of the weights."""
     ranks = False
-    """Whether it ranks candidates."""
+    """True if the model ranks candidates."""
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
-        """`tokenizers` has one for 'input' and one for each decoder by its name, where they are texts."""
+        """Builds the model; `tokenizers` has one for 'input' and one for each decoder that writes text, by name."""
         super().__init__()
         config.check()
         if config.ranks and not self.ranks:
@@ -53,7 +56,7 @@ class Model(nn.Module):
             with building(task.output):
                 self.outputs[name] = task.output.build(name, self.input, self.tokenizers.get(name), spec)
         self.prefix = predicting.prefix_input(self) if config.encoder.beside() else None
-        """How the beginning of a text is read beside the input, where the encoder can."""
+        """Input that reads the given beginning of a text, for encoders that support it."""
         with building(config.encoder):
             self.encoder: Encoder = config.encoder.build(self.reading_spec(), config.needs())
         self.decoders = nn.ModuleDict()
@@ -66,7 +69,7 @@ class Model(nn.Module):
             self.decoder(name).share(self.encoder.table())
 
     def _tie_embeddings(self) -> None:
-        """Let every decoder that writes texts use the encoder's table of token vectors."""
+        """Ties the embeddings of every text decoder to those of the encoder."""
         shared = getattr(self.encoder, "embedding", None)
         source = self.tokenizers.get(INPUT, next(iter(self.tokenizers.values())))
         for name in (name for name in self.decoders if name in self.tokenizers):
@@ -84,12 +87,12 @@ class Model(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, allow_code: bool = False) -> Self:
-        """The model that `save_pretrained` or a training wrote; parts outside twofold only with `allow_code`."""
+        """Loads a model that `save_pretrained` or a training wrote; parts outside twofold only with `allow_code`."""
         return cls.from_saved(saved.read(Path(folder), allow_code))
 
     @classmethod
     def from_saved(cls, folder: saved.Saved) -> Self:
-        """The model whose settings have been read."""
+        """Builds the model of a folder whose settings were read, with its weights."""
         if folder.config.ranks and not cls.ranks:
             raise TwofoldError(f"{folder.path}: ranks candidates and writes no text; load it with twofold.load")
         if cls.ranks and not folder.config.ranks:
@@ -100,25 +103,25 @@ class Model(nn.Module):
     fingerprint = saved.fingerprint
 
     def start_from(self, anyway: bool = False) -> None:
-        """Take the weights that the encoder's settings name."""
+        """Loads the pre-trained weights that the encoder's settings name."""
         self.config.encoder.fill(self.encoder, anyway)
 
     def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
-        """Begin with the weights of another model's encoder, all of which must fit unless `anyway`."""
+        """Loads the encoder's weights from another model; all of them must fit unless `anyway`."""
         other = saved.read(Path(folder), allow_code=False)
         theirs = {name: value for name, value in saved.read_weights(other).items() if name.startswith("encoder.")}
         saved.take(self, theirs, other.path, anyway)
 
     def encoders(self) -> list[Encoder]:
-        """All encoders."""
+        """Encoders of the model; two for a ranker with two towers."""
         return [self.encoder]
 
     def reading_spec(self) -> InputSpec:
-        """What the encoder must know of what it reads."""
+        """Facts that the encoder must know about its input."""
         return (self.prefix or self.input).spec
 
     def train(self, mode: bool = True) -> Self:
-        """Go over to training; of the encoders, each layer that is frozen stays as it is when it answers."""
+        """Sets training mode; frozen layers of the encoders stay in evaluation mode."""
         super().train(mode)
         for encoder in self.encoders() if mode else ():
             encoder.engine = None  # its graph holds the weights as they were loaded
@@ -130,7 +133,7 @@ class Model(nn.Module):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Sets the model to evaluation and back to what it was."""
+        """Sets evaluation mode, and restores the mode afterwards."""
         was = self.training
         self.eval()
         try:
@@ -139,31 +142,31 @@ class Model(nn.Module):
             self.train(was)
 
     def columns(self) -> dict[str, Field]:
-        """What a cache keeps of each row."""
+        """Cache fields of each row."""
         parts: list[Input[Any] | Output[Any]] = [self.input, *self.outputs.values()]
         return {name: field for part in parts for name, field in part.columns().items()}
 
     def batch(self, examples: Sequence[Example], targets: bool = True) -> Batch:
-        """Examples, each a mapping from column names to values, as tensors on the model's device."""
+        """Turns examples, each a mapping from column names to values, into tensors on the model's device."""
         rows = as_rows(examples)
         items = self.input.items(rows)
         values = {output.name: output.values(rows) for output in self.outputs.values() if targets}
         return self._batch(items, values, range(len(rows)))
 
     def read(self, where: Sources, folder: str | None = None) -> Iterator[Row]:
-        """The rows of a file in the form of the training data, those that can be used.
+        """Reads the usable rows of a file in the form of the training data.
 
-        folder: where the files lie that rows name; the folder of their table unless given
+        folder: folder of the files that rows name; by default the folder of their table
         """
         return self.usable(self.config.input.in_folder(folder).rows(where))
 
     def usable(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Those of the rows that can be used; what is wrong with the others is said, or is an error."""
+        """Usable rows; reports unusable rows as a warning or an error."""
         columns = [field for output in self.outputs.values() for field in output.columns().values()]
         return iter(self.input.usable(rows, columns))
 
     def batches(self, rows: Sequence[Row], decoder: str) -> Iterator[Batch]:
-        """All rows, in batches of like length or size, with what one decoder is to write."""
+        """Batches of all rows, of similar length or size, with the targets of one decoder."""
         items, output = self.input.items(rows), self.outputs[decoder]
         output.accept(rows, items)
         values = {decoder: output.values(rows)}
@@ -172,7 +175,7 @@ class Model(nn.Module):
                 yield self._batch(items, values, numbers[start : start + LEARN_ROWS])
 
     def _batch(self, items: Sequence[Any], values: Mapping[str, Sequence[Any]], numbers: Sequence[int]) -> Batch:
-        """Some of the items; what is random about them is the same whenever they are evaluated."""
+        """Batch of some items; its random numbers are the same in every evaluation."""
         draws = [np.random.default_rng([0, number]) for number in numbers]
         chosen = {name: [right[number] for number in numbers] for name, right in values.items()}
         some = [items[number] for number in numbers]
@@ -181,33 +184,45 @@ class Model(nn.Module):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """What each decoder's loss is multiplied by."""
+        """Factor of each decoder's loss, by decoder name."""
         return {name: task.weight for name, task in self.config.tasks.items()}
 
+    def forward(self, batch: Batch) -> dict[str, DecoderOutput]:
+        """Logits of each decoder by its name: g(f(x)). Text decoders read their targets (teacher forcing)."""
+        with self.autocast():
+            hidden, outputs = self.encode_batch(batch), {}
+            for name in self.decoders:
+                target = batch.targets.get(name)
+                outputs[name] = self.decoder(name)(repeated(hidden, target), target, batch.progress)
+            return outputs
+
+    def __call__(self, batch: Batch) -> dict[str, DecoderOutput]:
+        return cast(dict[str, DecoderOutput], super().__call__(checked(batch)))
+
     def losses(self, batch: Batch) -> dict[str, Loss]:
-        """For each decoder a sum and a count."""
+        """Sum and count of each decoder's loss, by its name."""
         with self.autocast():
             hidden, losses = self.encode_batch(batch), {}
             for name, target in batch.targets.items():
-                # What was read once is told to every target that belongs to it.
-                told = hidden if target.rows is None else hidden.select(target.rows)
-                losses[name] = self.decoder(name).loss(told, target, batch.progress)
+                losses[name] = self.decoder(name).loss(repeated(hidden, target), target, batch.progress)
             return losses
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """For each decoder what its sum will be divided by, known before anything is computed."""
+        """Count that each decoder's loss is divided by, known before the forward pass."""
         return {name: self.decoder(name).count(target) for name, target in batch.targets.items()}
 
     def tokens(self, batch: Batch) -> int:
-        """How many real tokens are read and written."""
+        """Number of real tokens that are read and written."""
         return sum(read.count() for read in batch.inputs.values()) + sum(self.counts(batch).values())
 
     def loss(self, batch: Batch) -> Tensor:
-        """One number to minimize: the weighted mean losses of all decoders."""
+        """Loss to minimize: the weighted mean of the decoders' losses."""
+        if not checked(batch).targets:
+            raise TwofoldError("loss: the batch has no targets; make it with model.batch(rows)")
         return self.weighted(self.losses(batch), self.counts(batch))
 
     def weighted(self, losses: Mapping[str, Loss], counts: Mapping[str, int]) -> Tensor:
-        """The weighted mean of some losses, in which `counts` things count."""
+        """Weighted mean of losses; `counts` are the counts to divide by."""
         # Where nothing counts, such as in images of no known class, the sum is 0 already.
         scales = {name: self.weights[name] / max(counts[name], 1) for name in losses}
         return torch.stack([loss.sum * scales[name] for name, loss in losses.items()]).sum()
@@ -217,39 +232,43 @@ class Model(nn.Module):
         return next(self.parameters()).device
 
     def autocast(self) -> torch.autocast:
-        """Computes in `precision` as long as it lasts."""
+        """Context in which the model computes in `precision`."""
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
 
     def decoder(self, name: str | None = None) -> Decoder:
-        """The decoder of that name, or the first."""
+        """Returns the decoder of that name, or the first one."""
         return cast(Decoder, self.decoders[self.decoder_name(name)])
 
     def decoder_name(self, name: str | None) -> str:
-        """The name itself, or that of the first decoder; an unknown one is an error."""
+        """Returns the name, or that of the first decoder; an unknown name is an error."""
         if name is not None and name not in self.decoders:
             raise TwofoldError(f"the model has no decoder '{name}'; {did_you_mean(name, self.decoders)}")
         return name or next(iter(self.decoders))
 
     def encode_batch(self, batch: Batch) -> Hidden:
-        """What the encoder reads."""
+        """Runs the encoder on a batch."""
         return batch.first.encode(self.encoder, batch)
 
+    def rank(self, context: Any, candidates: Iterable[Any] | Candidates, k: int = 10) -> Hits:
+        """Ranks candidates for a context, best first: for rankers; any other model refuses."""
+        raise TwofoldError(f"rank: this model {NOT_RANKING}")
+
+    def rank_many(self, contexts: Iterable[Any], candidates: Iterable[Any] | Candidates, k: int = 10) -> list[Hits]:
+        """Ranks the candidates for each context: for rankers; any other model refuses."""
+        raise TwofoldError(f"rank_many: this model {NOT_RANKING}")
+
     encode = encoding.encode
+    encode_query = encoding.encode
+    similarity = encoding.similarity
     predict = predicting.predict
     answers = predicting.answers
     stream = predicting.stream
     explain = explaining.explain
-
-
-def as_rows(examples: Sequence[Example]) -> list[Row]:
-    """Examples of one batch, which are called by their places from 1."""
-    if not examples:
-        raise TwofoldError("a batch needs at least one example")
-    return [Row(f"example {number}", values) for number, values in enumerate(examples, start=1)]
+    __repr__ = describing.model_lines
 
 
 def make_device(name: str) -> torch.device:
-    """The device of this process."""
+    """Returns the device of this process."""
     if name != "auto":
         try:
             device = torch.empty(0, device=name).device

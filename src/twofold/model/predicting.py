@@ -1,4 +1,4 @@
-"""Predictions of a model, and texts as they are written."""
+"""Predictions, and streams of generated text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twofold.model.model import Model
 
 PREDICT_TOKENS = 4096
-"""Rows × longest × beam of one batch when predicting."""
+"""Batch size in tokens: rows × longest × beam."""
 
 
 @torch.no_grad()
@@ -38,9 +38,9 @@ def predict(
     report: Report | None = None,
     prefix: str | None = None,
 ) -> list[Prediction]:
-    """One prediction for each input, in order; `inputs` may be a single text, path or image.
+    """Predicts one answer for each input, in order; `inputs` may be a single text, path or image.
 
-    prefix: how captions begin, which a model that was trained for it goes on from
+    prefix: beginning of captions, for a model that was trained to continue one
     """
     given, options = model.input.several(inputs), options or model.config.generate
     part, output = model.decoder(decoder), model.outputs[model.decoder_name(decoder)]
@@ -60,7 +60,7 @@ def predict(
 
 @torch.no_grad()
 def answers(model: Model, batch: Batch, decoder: str) -> Sequence[Any]:
-    """What a decoder makes of a batch, before it is put into the form of the data."""
+    """Decoder's results for a batch, before they become answers."""
     with model.evaluating():
         return _raw(model, batch, model.decoder(decoder), model.config.generate)
 
@@ -72,7 +72,7 @@ def stream(
     decoder: str | None = None,
     prefix: str | None = None,
 ) -> Iterator[str]:
-    """Pieces of the output as they are written, greedily unless the options sample; joined they are the output."""
+    """Yields pieces of the text as it is generated, greedily unless the options sample; joined, they are the output."""
     part, output = _text_decoder(model, decoder)
     options = options or replace(model.config.generate, beam=1, n_best=1)
     if options.beam > 1:
@@ -94,14 +94,14 @@ def stream(
 
 
 def prefix_input(model: Model) -> TextInput:
-    """How the beginning of a text is read: as the texts that the first text decoder writes."""
+    """Input that reads the beginning of a text, with the tokenizer of the first text decoder."""
     name = next(name for name, task in model.config.tasks.items() if task.output.writes_text)
     limit = cast(Vocabulary, model.outputs[name].spec).limit
     return TextConfig(column=PREFIX, max_tokens=limit, special_tokens=False).build(model.tokenizers[name])
 
 
 def beginning(model: Model, prefix: str | None) -> Ids:
-    """The tokens of how an output begins."""
+    """Token ids of the given beginning of an output."""
     if prefix is None:
         return ()
     if not prefix.strip():
@@ -112,7 +112,7 @@ def beginning(model: Model, prefix: str | None) -> Ids:
 
 
 def reading_batch(model: Model, items: Sequence[Any], begun: Ids) -> Batch:
-    """Items, and how their outputs begin, as tensors on the model's device."""
+    """Batch of items and the beginning of their outputs, on the model's device."""
     inputs = {INPUT: model.input.batch(items)}
     if len(begun) and model.prefix is not None:
         inputs[PREFIX] = model.prefix.batch([begun] * len(items))

@@ -1,4 +1,4 @@
-"""The ranker: a model whose decoder scores candidates for a context; one or two encoders read both sides."""
+"""Ranker class: a model whose decoder scores candidates for a context; one or two encoders read both sides."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
-from twofold.model import encoding, explaining, ranking, reversing, saved
+from twofold.model import describing, encoding, explaining, ranking, reversing, saved
+from twofold.model.batches import as_rows
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
-from twofold.model.model import Model, as_rows
+from twofold.model.model import Model
 from twofold.model.representation import CANDIDATES, CONTEXTS, Chunks, Represented, Side
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
+from twofold.results import DecoderOutput, Prediction
 from twofold.types import Batch, Encoder, Example, InputSpec, Loss
 
 
 class Ranker(Model):
-    """f reads contexts and candidates, g scores them."""
+    """Encoder f reads contexts and candidates; decoder g scores them."""
 
     ranks = True
     is_reversed = False
-    """Whether contexts and candidates have changed places since it was loaded."""
+    """True if contexts and candidates were swapped after loading."""
 
     def __init__(self, config: ModelConfig, tokenizers: Mapping[str, TextTokenizer]) -> None:
         self.joined = any(getattr(task.decoder, "joined", False) for task in config.tasks.values())
-        """Whether a context and a candidate are read as one text."""
+        """True if a context and a candidate are read as one text (cross-encoder)."""
         super().__init__(config, tokenizers)
         decoder: Any = config.tasks[MAIN].decoder
         self.output_scale: float = decoder.output_scale
         self.symmetric = any(loss.is_symmetric() for loss in config.losses)
-        """Whether a loss compares right candidates with all contexts as well."""
+        """True if a loss also compares right candidates with all contexts."""
         if config.two_towers and not self.reads_alone:
             raise TwofoldError(f"two_towers: the decoder '{kind_of(decoder)}' reads both sides as one text")
         if any(isinstance(module, BatchNorm) for module in self.encoder.modules()):
@@ -54,32 +56,32 @@ class Ranker(Model):
 
     @property
     def kind(self) -> str:
-        """The kind of the decoder."""
+        """Kind of the decoder."""
         return kind_of(self.config.tasks[MAIN].decoder)
 
     @property
     def head(self) -> RankingDecoder:
-        """The decoder."""
+        """Decoder that scores candidates."""
         return cast(RankingDecoder, self.decoders[MAIN])
 
     @property
     def output(self) -> RankingOutput:
-        """What is written: an order of candidates."""
+        """Ranking output."""
         return cast(RankingOutput, self.outputs[MAIN])
 
     @property
     def contexts(self) -> Input[Any]:
-        """How contexts are read."""
+        """Input of the contexts."""
         return self.output.context
 
     @property
     def candidates(self) -> Input[Any]:
-        """How candidates are read."""
+        """Input of the candidates."""
         return self.output.candidate
 
     @property
     def reader(self) -> RankingReader:
-        """Reads rows in the form of the training data."""
+        """Reader of rows in the form of the training data."""
         return self.output.reader
 
     @property
@@ -88,7 +90,7 @@ class Ranker(Model):
 
     @property
     def pair(self) -> PairInput:
-        """How a context and a candidate are read as one text."""
+        """Input of a context and a candidate joined to one text."""
         frame = self.tokenizer.frame
         context, candidate = cast(TextInput, self.contexts), cast(TextInput, self.candidates)
         # As long as both in one frame, with what stands between them.
@@ -107,11 +109,11 @@ class Ranker(Model):
 
     @property
     def candidate_encoder(self) -> Encoder:
-        """What reads candidates alone."""
+        """Encoder that reads candidates alone."""
         return self.encoder if self.candidate_tower is None else self.candidate_tower
 
     def side(self, what: str) -> Side:
-        """How contexts, candidates, or pairs of both are read, and what the decoder keeps of them."""
+        """Input, encoder and representation of contexts, candidates or pairs."""
         head, alone = self.head, self.candidate_encoder
         if what == CONTEXTS:
             # Of a cross-encoder the encoder itself may read both as one text only.
@@ -122,11 +124,12 @@ class Ranker(Model):
 
     @property
     def reads_alone(self) -> bool:
-        """Whether each side is read by itself, be it beside what is read as one text."""
+        """True if each side is also read by itself."""
         return not self.joined or self.head.compares
 
     def start_from(self, anyway: bool = False) -> None:
-        """Take the weights that the encoder's settings name; a tower of the candidates' own begins with the same."""
+        """Loads the pre-trained weights that the encoder's settings name; the candidates' tower starts from the
+        same."""
         super().start_from(anyway)
         if self.config.candidate_encoder is not None:
             self.config.candidate_encoder.fill(self.candidate_encoder, anyway)
@@ -134,7 +137,7 @@ class Ranker(Model):
             self.candidate_tower.load_state_dict(self.encoder.state_dict())
 
     def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
-        """Begin with another model's weights: the encoder's, which must fit unless `anyway`, others where they do."""
+        """Loads another model's weights: the encoder's must fit unless `anyway`, others are taken where they do."""
         other = saved.read(Path(folder), allow_code=False)
         path, theirs = other.path, saved.read_weights(other)
         towers = any(name.startswith("candidate_tower.") for name in theirs)
@@ -149,7 +152,12 @@ class Ranker(Model):
             theirs |= {name.replace("encoder.", "candidate_tower.", 1): value for name, value in read.items()}
         saved.take(self, theirs, path, anyway)
 
+    def predict(self, *inputs: Any, **settings: Any) -> list[Prediction]:
+        """Refuses to predict: a ranker orders candidates, and answers nothing by itself."""
+        raise TwofoldError("predict: this model ranks candidates and answers nothing by itself; use rank or similarity")
+
     reversed = reversing.reversed_ranker
+    __repr__ = describing.ranker_lines
     encode = encoding.encode_documents
     encode_query = encoding.encode_query
     explain = explaining.explain_ranking  # type: ignore[assignment]
@@ -165,12 +173,12 @@ class Ranker(Model):
         return self.output.config.in_folder(folder).name_files(rows, where)
 
     def batch(self, examples: Sequence[Example], targets: bool = True, negatives: int = 15) -> Batch:
-        """Examples as one batch, whose responses are each other's negatives; `negatives` is for cross-encoders."""
+        """Turns examples into one batch, whose responses are in-batch negatives; `negatives` is for cross-encoders."""
         sizes = BatchSizes(0, len(examples), 0, negatives if self.joined else None)
         return self.output.batch_at_hand(as_rows(examples), sizes)
 
     def target_of(self, batch: Batch) -> RankingTarget:
-        """Which candidates of a batch are right."""
+        """Target of a batch: its right candidates."""
         return cast(RankingTarget, batch.targets[MAIN])
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -180,13 +188,22 @@ class Ranker(Model):
         lengths = cast(Unread, batch.inputs[CANDIDATE]).lengths()
         return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).own)
 
+    def forward(self, batch: Batch) -> dict[str, DecoderOutput]:
+        """Scores of the candidates of a batch, as the losses see them.
+
+        Each context has the scores of all candidates: the responses of all rows, then the given negatives. For a
+        cross-encoder, it has those of the candidates that were read with it, the right one first.
+        """
+        with self.autocast():
+            return {MAIN: DecoderOutput(self.represent(batch).scores(self, self.target_of(batch)))}
+
     def represent(self, batch: Batch) -> Represented:
-        """What the decoder keeps of both sides of a batch, or the scores of pairs read as one text."""
+        """Representations of both sides of a batch, or the scores of joined pairs."""
         with self.autocast():
             return Chunks(self, batch).represent_all()
 
     def loss_of(self, represented: Represented, target: RankingTarget) -> Loss:
-        """The loss over what was kept, which needs no encoder."""
+        """Loss over representations, which needs no encoder."""
         with self.autocast():
             return represented.loss(self, target)
 

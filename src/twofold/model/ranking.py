@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from twofold.data.candidates import Candidate, Text, with_ids
+from twofold.data.memory import list_in_memory
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
@@ -28,7 +29,8 @@ def rank(ranker: Ranker, context: Any, candidates: Iterable[Any] | Candidates, k
     """Ranks candidates for a context: the k best, best first; equal scores keep the order of the candidates.
 
     context: text, or a list with the turns of a dialogue, oldest first; or whatever else the model reads
-    candidates: texts, or rows with `text`, `id` and further fields; or what `prepare` returned
+    candidates: texts, or rows with `text`, `id` and further fields: dicts, a `datasets.Dataset` or a DataFrame; or what
+        `prepare` returned
     """
     start = time.perf_counter()
     chosen = candidates if isinstance(candidates, Candidates) else ranker.prepare(candidates)
@@ -51,7 +53,8 @@ def rank_many(
 
 def similarity(ranker: Ranker, queries: Any, texts: Any) -> NDArray[np.float32]:
     """Scores each query with each text, as the model's decoder does: (queries, texts)."""
-    asked, others = ([side] if isinstance(side, str) else side for side in (queries, texts))
+    asked = [queries] if ranker.contexts.is_single(queries) else queries
+    others = [texts] if ranker.candidates.is_single(texts) else texts
     return ranker.score(asked, others).cpu().numpy()
 
 
@@ -60,10 +63,11 @@ def prepare(
 ) -> Candidates:
     """Encodes candidates once for many calls of `rank`.
 
-    texts: texts, or rows with `text` and `id`; images as paths, Pillow images, arrays or rows
+    texts: texts, or rows with `text` and `id`: dicts, a `datasets.Dataset` or a DataFrame; images as paths, Pillow
+        images, arrays or rows
     ids: ids of the candidates; by default their own, or their positions in the list, from 0
     """
-    given = with_ids(list(ranker.candidates.candidates(as_list(texts, "texts"), blank=True)), ids)
+    given = with_ids(list(ranker.candidates.candidates(list_in_memory(texts, "texts"), blank=True)), ids)
     return ranker.prepare_given(given, report)
 
 
@@ -107,7 +111,7 @@ def score_pairs(ranker: Ranker, pairs: Iterable[tuple[Text, str]], report: Repor
 
 def embed_candidates(ranker: Ranker, texts: Iterable[Any], report: Report | None = None) -> Vectors:
     """Encodes candidates to the vectors that the decoder scores."""
-    given = ranker.candidates.candidates(as_list(texts, "texts"), blank=True)
+    given = ranker.candidates.candidates(list_in_memory(texts, "texts"), blank=True)
     return ranker.keep_candidates(ranker.candidates.items_of([candidate.read for candidate in given]), report)
 
 
@@ -150,4 +154,6 @@ def _compare_pairs(ranker: Ranker, pairs: Sequence[tuple[Text, str]], report: Re
     place = {text: number for number, text in enumerate(dict.fromkeys(text for _, text in pairs))}
     contexts, vectors = ranker.embed_contexts(asked, report), ranker.embed_candidates(list(place))
     places = zip(of_pair, (place[text] for _, text in pairs), strict=True)
-    return torch.stack([ranker.head.score(contexts[c : c + 1], vectors[t : t + 1])[0, 0] for c, t in places])
+    return torch.stack(
+        [ranker.head.score(contexts[row : row + 1], vectors[text : text + 1])[0, 0] for row, text in places]
+    )

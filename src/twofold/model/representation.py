@@ -1,4 +1,4 @@
-"""What a ranker keeps of a batch, read in chunks of like length, and the loss over it, which needs no encoder."""
+"""Representations of a ranking batch, computed in chunks of similar length, and the loss over them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
 
 CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
-"""What of a batch is read: each side alone, or contexts and candidates as one text."""
+"""Names of the things that are read: each side alone, or pairs of both joined."""
 Seeds = Sequence[Sequence[int]] | None
 CHUNK_TOKENS = 1024
-"""Rows × longest that are read at a time, unless a training says."""
+"""Default size of a chunk in tokens: rows × longest."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is read by itself: contexts, candidates, or pairs of both as one text."""
+    """Input, encoder and representation of contexts, candidates or joined pairs."""
 
     input: Input[Any]
-    """How it is read."""
+    """Input that turns items into batches."""
     encoder: Encoder
     keep: Callable[[Hidden], Vectors]
-    """What the decoder keeps of it: vectors, and which of them are there."""
+    """Decoder method that turns the encoder's output into vectors."""
 
     def represent(self, items: Sequence[Any], seeds: Seeds, device: torch.device) -> Vectors:
-        """What the decoder keeps of some items, read together; `seeds` are those of what is random about each."""
+        """Representations of items that are read together; `seeds` are their random seeds."""
         draws = None if seeds is None else [np.random.default_rng(seed) for seed in seeds]
         read = self.input.batch(items, draws).to(device)
         return self.keep(read.encode(self.encoder, Batch({INPUT: read})))
@@ -48,42 +48,49 @@ class Side:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What the decoder keeps of the batches of all processes."""
+    """Representations gathered from all processes."""
 
     candidates: Vectors
     contexts: Vectors | None
-    """Where a loss compares candidates with all contexts as well."""
+    """Contexts, for losses that compare candidates with all contexts."""
 
     @property
     def sides(self) -> list[Vectors]:
-        """All that is kept."""
+        """Gathered representations, candidates first."""
         return [self.candidates] if self.contexts is None else [self.candidates, self.contexts]
 
     def detached(self) -> Gathered:
-        """The same values, from which gradients go no further."""
+        """Copy that is detached from the graph."""
         return Gathered(detached(self.candidates), None if self.contexts is None else detached(self.contexts))
 
 
 @dataclass(frozen=True)
 class Represented:
-    """What the decoder keeps of a batch."""
+    """Representations of a batch."""
 
     kept: dict[str, Vectors]
-    """Of contexts and of own candidates their vectors, of pairs their scores, (pairs,)."""
+    """Vectors of contexts and of this process's candidates, or scores of pairs (pairs,)."""
 
     def detached(self) -> Represented:
-        """The same values, from which gradients go no further."""
+        """Copy that is detached from the graph."""
         return Represented({what: detached(kept) for what, kept in self.kept.items()})
 
     def gathered(self, target: RankingTarget, symmetric: bool) -> Gathered | None:
-        """The candidates of all processes, and their contexts; none where each context is read with its own."""
+        """Gathers candidates, and contexts for symmetric losses; None for cross-encoders."""
         if PAIRS in self.kept:
             return None
         contexts = gather(self.kept[CONTEXTS], target.context_sizes) if symmetric else None
         return Gathered(gather(self.kept[CANDIDATES], target.sizes), contexts)
 
+    def scores(self, model: Ranker, target: RankingTarget) -> Tensor:
+        """Scores as losses see them: (contexts, candidates), of a cross-encoder (contexts, 1 + negatives)."""
+        gathered = self.gathered(target, symmetric=False)
+        if gathered is None:
+            return _pairs_scored(model, self, target).scores
+        return model.head.score(self.kept[CONTEXTS], gathered.candidates).float() * model.output_scale
+
     def loss(self, model: Ranker, target: RankingTarget) -> Loss:
-        """The loss of a whole batch at once."""
+        """Loss of a whole batch at once."""
         gathered = self.gathered(target, model.symmetric)
         blocks = context_blocks(self, gathered, target)
         sums = [block_loss(model, self, gathered, target, start, stop) for start, stop in blocks]
@@ -92,14 +99,14 @@ class Represented:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some of what is read, together."""
+    """Items that are read together."""
 
     what: str
     numbers: list[int]
 
 
 class Chunks:
-    """A batch in chunks of like length, each of which is read by itself."""
+    """Chunks of a batch, of similar length, each read by itself."""
 
     def __init__(self, model: Ranker, batch: Batch, tokens: int = CHUNK_TOKENS) -> None:
         self.model, target = model, model.target_of(batch)
@@ -116,7 +123,7 @@ class Chunks:
             self.items[PAIRS] = [(context, candidates.items[number]) for context, asked in rows for number in asked]
         self.chunks: list[Chunk] = []
         self.tokens = 0
-        """Tokens that are read, padding included."""
+        """Number of tokens that are read, padding included."""
         for what, items in self.items.items():
             lengths = list(map(model.side(what).input.length, items))
             for numbers in model.side(what).input.groups(items, tokens):
@@ -124,14 +131,14 @@ class Chunks:
                 self.tokens += len(numbers) * max(lengths[number] for number in numbers)
 
     def represent(self, chunk: Chunk) -> Vectors:
-        """What the decoder keeps of a chunk."""
+        """Representations of a chunk."""
         items, seeds = self.items[chunk.what], self.seeds[chunk.what]
         chosen = seeds and [seeds[number] for number in chunk.numbers]
         side = self.model.side(chunk.what)
         return side.represent([items[number] for number in chunk.numbers], chosen, self.model.device)
 
     def represent_all(self, seeds: Sequence[int] | None = None) -> Represented:
-        """All chunks; with `seeds`, each draws its dropout from a seed of its own, to be replayed."""
+        """Representations of all chunks; `seeds` fix the dropout of each chunk, to be replayed."""
         parts: dict[str, list[Vectors]] = {what: [] for what in self.items}
         for number, chunk in enumerate(self.chunks):
             if seeds is not None:
@@ -140,7 +147,7 @@ class Chunks:
         return Represented({what: self._in_order(what, chunks) for what, chunks in parts.items()})
 
     def _in_order(self, what: str, parts: list[Vectors]) -> Vectors:
-        """The rows of all chunks of one side, as they stand in the batch."""
+        """Joins the rows of one side's chunks in the order of the batch."""
         numbers = [number for chunk in self.chunks if chunk.what == what for number in chunk.numbers]
         if parts[0].mask is not None:
             longest = max(part.vectors.shape[1] for part in parts)
@@ -151,19 +158,19 @@ class Chunks:
 
 
 def detached(kept: Vectors) -> Vectors:
-    """The same values, from which gradients go no further."""
+    """Copy that is detached from the graph."""
     return Vectors(kept.vectors.detach().requires_grad_(), kept.mask)
 
 
 def padded(kept: Vectors, length: int) -> Vectors:
-    """The same with so many vectors a row, of which the last are not there."""
+    """Pads each row to the given number of vectors."""
     assert kept.mask is not None
     short = length - kept.vectors.shape[1]
     return Vectors(F.pad(kept.vectors, (0, 0, 0, short)), F.pad(kept.mask, (0, short))) if short else kept
 
 
 def gather(kept: Vectors, sizes: list[int]) -> Vectors:
-    """The rows of all processes, in their order, gradients included; `sizes` says how many each of them has."""
+    """Gathers the rows of all processes in order, gradients included; `sizes` are their numbers of rows."""
     if len(sizes) == 1:
         return kept
     mask = None
@@ -179,7 +186,7 @@ def gather(kept: Vectors, sizes: list[int]) -> Vectors:
 def context_blocks(
     represented: Represented, gathered: Gathered | None, target: RankingTarget
 ) -> Iterator[tuple[int, int]]:
-    """Contexts whose dot products with all candidates are held at a time."""
+    """Ranges of contexts whose dot products with all candidates fit in memory."""
     rows = size = len(target.tokens)
     if gathered is not None:
         numbers = gathered.candidates.vectors[..., 0].numel()
@@ -191,7 +198,7 @@ def context_blocks(
 def block_loss(
     model: Ranker, represented: Represented, gathered: Gathered | None, target: RankingTarget, start: int, stop: int
 ) -> Tensor:
-    """The sum of the losses of some contexts."""
+    """Sum of the losses of a range of contexts."""
     back = None
     if gathered is None:
         scored = _pairs_scored(model, represented, target)
@@ -203,14 +210,14 @@ def block_loss(
 
 
 def _scored_back(model: Ranker, gathered: Gathered, target: RankingTarget, start: int, stop: int) -> ScoredRows | None:
-    """The right candidates of some contexts, each among the contexts of all processes."""
+    """Scores of the right candidates among the contexts of all processes, for symmetric losses."""
     if gathered.contexts is None or target.allowed_contexts is None:
         return None
     right = gathered.candidates[target.tokens[start:stop]]
     scores = model.head.score(gathered.contexts, right).float().T * model.output_scale  # (candidates, contexts)
     first = sum(target.context_sizes[: target.rank])
-    own = torch.arange(first + start, first + stop, device=scores.device)
-    return ScoredRows(scores, own, target.allowed_contexts[start:stop].to(scores.device), [], [])
+    right_contexts = torch.arange(first + start, first + stop, device=scores.device)
+    return ScoredRows(scores, right_contexts, target.allowed_contexts[start:stop].to(scores.device), [], [])
 
 
 def _scored(model: Ranker, scores: Tensor, target: RankingTarget, start: int, stop: int) -> ScoredRows:
@@ -222,7 +229,7 @@ def _scored(model: Ranker, scores: Tensor, target: RankingTarget, start: int, st
 
 
 def _pairs_scored(model: Ranker, represented: Represented, target: RankingTarget) -> ScoredRows:
-    """Contexts that were read with each of their candidates as one text, the right one first."""
+    """Scores of contexts read jointly with their candidates, the right one first."""
     asked = target.asked
     scores = represented.kept[PAIRS].vectors.view(len(asked), -1)
     if model.head.compares:
@@ -235,12 +242,12 @@ def _pairs_scored(model: Ranker, represented: Represented, target: RankingTarget
 
 
 def gather_rows(rows: Tensor, sizes: list[int]) -> Tensor:
-    """The rows of all processes, in their order, gradients included; `sizes` says how many each of them has."""
+    """Gathers the rows of all processes in order, gradients included; `sizes` are their numbers of rows."""
     return rows if len(sizes) == 1 else _Gather.apply(rows, sizes)  # type: ignore[no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):
-    """Every process pads to the longest; going back, each gets the sum of all gradients of its own rows."""
+    """All-gather of padded rows; the backward pass sums each process's gradients."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:

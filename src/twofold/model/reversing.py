@@ -1,4 +1,4 @@
-"""The other way round: a ranker that finds contexts for candidates, with the weights of one that finds candidates."""
+"""Reversed rankers, which find contexts for candidates with the same weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def reversed_ranker(ranker: Ranker) -> Ranker:
-    """The ranker that finds contexts for candidates, with the same weights."""
+    """Returns the ranker that finds contexts for candidates, with the same weights."""
     swapped = ranker.config.reversed()
     twin = type(ranker)(swapped, dict(zip(swapped.tokenizers(), ranker.tokenizers.values(), strict=True)))
     twin.decoders[MAIN] = ranker.head.reversed()

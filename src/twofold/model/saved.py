@@ -1,4 +1,4 @@
-"""A model as a folder: safetensors for the weights, JSON for settings and tokenizers, never pickle."""
+"""Saved models: safetensors for weights, JSON for settings and tokenizers, never pickle."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ REMEDY = "train or copy the model again"
 OWN_CHANGE = f'{REMEDY}, or remove its line "{storage.CHECKSUM}" if you changed it'
 
 MODEL_TYPE = "model_type"
-"""What the settings of a folder of transformers have, and ours have not."""
+"""Key of the settings in folders of transformers, which ours lack."""
 CODE = "code"
-"""The folder of a user's own parts beside a model."""
+"""Folder of a user's own parts inside a model folder."""
 Built = TypeVar("Built", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a folder holds, apart from the weights."""
+    """Content of a model folder apart from the weights."""
 
     path: Path
-    """Where the model lies: a training folder holds it in `model/`."""
+    """Folder of the model; a training folder holds it in `model/`."""
     config: ModelConfig
     tokenizers: dict[str, TextTokenizer]
     sha256: object
-    """The checksum of the weights."""
+    """SHA-256 of the weights."""
 
     @property
     def reads(self) -> TextTokenizer | None:
-        """That of the texts which its encoder reads; what is read beside an image is cut as what is written."""
+        """Tokenizer of the texts that the encoder reads; a text beside an image has that of the output."""
         beside = self.config.encoder.beside() is not None
         return self.tokenizers.get(INPUT, next(iter(self.tokenizers.values())) if beside else None)
 
 
 def is_backbone(folder: Path) -> bool:
-    """Whether it is a folder that transformers would load."""
+    """Returns True for a folder that transformers would load."""
     with suppress(OSError, ValueError):
         refuse_special(folder / CONFIG)
         about = storage.parse_json((folder / CONFIG).read_bytes())
@@ -65,7 +65,7 @@ def is_backbone(folder: Path) -> bool:
 
 
 def save_pretrained(model: Model, folder: str | Path) -> None:
-    """Write weights, settings and tokenizers into a folder, which takes the place of an older one as a whole."""
+    """Writes weights, settings and tokenizers into a folder, which replaces an older one as a whole."""
     with storage.new_folder(Path(folder)) as aside:
         storage.write_tensors(aside / WEIGHTS, unique_tensors(model), {"format": str(FORMAT)})
         files: dict[str, str] = {}
@@ -88,14 +88,14 @@ def save_pretrained(model: Model, folder: str | Path) -> None:
 
 
 def _settings(config: ModelConfig, place: Callable[[Path], str]) -> Any:
-    """What is kept of the settings; each part that is a user's own file is called what `place` makes of it."""
+    """Settings as they are saved; the kinds of a user's own files are renamed by `place`."""
     tasks = {name: replace(task, output=task.output.in_folder(None)) for name, task in config.tasks.items()}
     kept = replace(config, input=config.input.in_folder(None), tasks=tasks)  # without folders of this machine
     return _renamed(unstructure(kept), lambda kind: place(Path(kind)) if kind.endswith(FILE) else kind)
 
 
 def _renamed(settings: Any, rename: Callable[[str], str], name: str = "") -> Any:
-    """Settings in which `rename` was told the kind of every part and metric family, wherever they stand."""
+    """Renames the kind of every part and metric family in settings."""
     match settings:
         case dict():
             return {key: _renamed(value, rename, key) for key, value in settings.items()}
@@ -107,7 +107,7 @@ def _renamed(settings: Any, rename: Callable[[str], str], name: str = "") -> Any
 
 
 def _copy_code(path: Path, folder: Path, sums: dict[str, str]) -> str:
-    """Keep a user's own part beside the model that needs it; gives the kind under which it is found there."""
+    """Copies a user's own part into the model folder; returns its kind there."""
     content = path.read_bytes()
     sha256, name = hashlib.sha256(content).hexdigest(), f"{CODE}/{path.name}"
     while sums.get(name, sha256) != sha256:  # two files of one name
@@ -119,7 +119,7 @@ def _copy_code(path: Path, folder: Path, sums: dict[str, str]) -> str:
 
 
 def read(folder: Path, allow_code: bool) -> Saved:
-    """The settings and tokenizers of a model."""
+    """Reads the settings and tokenizers of a model."""
     path = _find(folder)
     about = storage.read_json(path / CONFIG, REMEDY)
     if MODEL_TYPE in about:
@@ -144,7 +144,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
 
 
 def _find_code(kind: str, path: Path, sums: Mapping[str, str], allowed: bool) -> str:
-    """The file of a user's own part, if it is the one that was saved; stops before code outside twofold is imported."""
+    """Returns the file of a user's own part if its SHA-256 is right; refuses code outside twofold unless allowed."""
     if "." in kind and not allowed:
         raise TwofoldError(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
     if not kind.endswith(FILE):
@@ -157,7 +157,7 @@ def _find_code(kind: str, path: Path, sums: Mapping[str, str], allowed: bool) ->
 
 
 def _tokenizer_files(about: dict[str, Any], path: Path, needed: tuple[str, ...]) -> dict[str, str]:
-    """The files of the tokenizers, by name, if they are those that were saved."""
+    """Files of the tokenizers by name; refuses files whose checksum is wrong."""
     files = structure(about.get("tokenizers"), dict[str, str], f"{path / CONFIG}: tokenizers")
     if files.keys() != set(needed) or any(Path(file).name != file for file in files.values()):
         raise TwofoldError(
@@ -173,7 +173,7 @@ def _tokenizer_files(about: dict[str, Any], path: Path, needed: tuple[str, ...])
 
 
 def restored(build: Callable[[], Built], folder: Saved) -> Built:
-    """The saved model; settings that are not those of the weights are refused before they take memory."""
+    """Restores the saved model; settings that do not match the weights are refused before they take memory."""
     path, place = folder.path / WEIGHTS, folder.path / CONFIG
     shapes = storage.tensor_shapes(path, REMEDY)
     try:
@@ -188,7 +188,7 @@ def restored(build: Callable[[], Built], folder: Saved) -> Built:
 
 
 def read_weights(folder: Saved) -> dict[str, Tensor]:
-    """The tensors of a saved model, by name, if they are whole."""
+    """Reads the tensors of a saved model by name; refuses weights whose checksum is wrong."""
     path = folder.path / WEIGHTS
     tensors = storage.read_tensors(path, REMEDY)
     if storage.sha256(path) != folder.sha256:
@@ -197,7 +197,7 @@ def read_weights(folder: Saved) -> dict[str, Tensor]:
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into the model, all or none; what is missing, left over or of another shape is named."""
+    """Copies tensors by name into the model, all or none; names missing, unknown and misshapen tensors."""
     weights = unique_tensors(model)
     _refuse_misfits(_shapes(weights), _shapes(tensors), path)
     for name, weight in weights.items():
@@ -209,7 +209,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> Shapes:
 
 
 def _refuse_misfits(expected: Shapes, given: Shapes, path: Path) -> None:
-    """Name the tensors that are missing, left over or of another shape."""
+    """Names tensors that are missing, unknown or of another shape."""
     wrong = [f"{name} is missing" for name in expected if name not in given]
     wrong += [f"{name} is not in the model" for name in given if name not in expected]
     both = [name for name in expected if name in given]
@@ -219,7 +219,7 @@ def _refuse_misfits(expected: Shapes, given: Shapes, path: Path) -> None:
 
 
 def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: bool = False) -> None:
-    """Begin with the weights of another model as far as they fit; all of the encoder must unless `anyway`."""
+    """Loads another model's weights as far as they fit; all of the encoder's must fit unless `anyway`."""
     weights = unique_tensors(model)
     here, there = _shapes(weights), _shapes(theirs)
     taken = {name: theirs[name] for name, shape in here.items() if there.get(name) == shape}
@@ -242,7 +242,7 @@ def take(model: nn.Module, theirs: Mapping[str, Tensor], path: Path, anyway: boo
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and lasting buffers by name, a tied one once, under its first name."""
+    """Parameters and persistent buffers by name; a tied one once, under its first name."""
     named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         named.setdefault(id(tensor), (name, tensor.detach()))
@@ -250,7 +250,7 @@ def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def fingerprint(model: Model) -> str:
-    """A hash of weights, tokenizers and settings: vectors of models that differ in it do not mix."""
+    """Hash of weights, tokenizers and settings; vectors of models with different hashes do not mix."""
     digest = hashlib.sha256(json.dumps(_settings(model.config, storage.sha256), sort_keys=True).encode())
     for name, tokenizer in sorted(model.tokenizers.items()):
         digest.update(f"{name} {tokenizer.fingerprint()}".encode())

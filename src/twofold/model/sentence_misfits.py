@@ -1,4 +1,4 @@
-"""What a ranker here would do otherwise than sentence-transformers, which would change vectors or scores unsaid."""
+"""Differences from sentence-transformers that would silently change vectors or scores."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from twofold.outputs.ranking import LEAST
 POOLINGS: dict[str, PoolingKind] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 POOLINGS |= {"mean_sqrt_len_tokens": "mean_sqrt", "weightedmean": "weighted_mean"}
 VECTOR = "sentence_embedding"
-"""What modules behind the pooling read and write unless they say otherwise."""
+"""Default name of the value that modules after the pooling read and write."""
 STATES = {"method": "forward", "method_output_name": "last_hidden_state"}
-"""How a network is asked for the states of its last layer."""
+"""Settings by which the states of the last layer are requested from a network."""
 HARMLESS_ARGUMENTS = {"attn_implementation", "dtype", "torch_dtype", "trust_remote_code", "use_safetensors"}
 READ_BY_ENCODER = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
-"""Architectures of two halves of which sentence-transformers takes the encoder alone."""
+"""Encoder-decoder architectures, whose encoder alone sentence-transformers uses."""
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """What a ranker here would do otherwise."""
+    """One difference from sentence-transformers."""
 
     why: Literal["module", "setting"]
     what: str
     module: Module | None = None
-    """The module, where it is one that could be left out."""
+    """Module that could be left out, or None."""
     setting: str | None = None
-    """The key, where it is a setting that could be left out."""
+    """Key of the setting that could be left out, or None."""
 
     def __str__(self) -> str:
         return f"{self.why}: {self.what}"
 
 
 def misfits_of(folder: SentenceFolder) -> list[Misfit]:
-    """All that would change the vectors or scores without a word."""
+    """Lists all differences that would silently change vectors or scores."""
     prompted = bool(folder.prompt(QUERY) or folder.prompt(DOCUMENT))
     settings = {**_network(folder.network.about), **_folder(folder)}
     misfits = [Misfit("setting", text, setting=key) for key, text in settings.items()]
@@ -57,7 +57,7 @@ def misfits_of(folder: SentenceFolder) -> list[Misfit]:
 
 
 def check_widths(name: str, folder: SentenceFolder, width: int) -> None:
-    """Refuse modules that do not take what the one before them gives; `width` is that of the network's states."""
+    """Refuses modules whose input width is not the previous one's output; `width` is that of the network's states."""
     for module in folder.modules[1:]:
         asked, about = width, module.about
         if module.kind == "Pooling":
@@ -70,7 +70,7 @@ def check_widths(name: str, folder: SentenceFolder, width: int) -> None:
 
 
 def _folder(folder: SentenceFolder) -> dict[str, str]:
-    """What does not fit of the settings of the whole, by key."""
+    """Unsupported settings of the whole folder, by key."""
     about, config, misfits = folder.about, folder.config, {}
     prompts, default = about.get("prompts") or {}, about.get("default_prompt_name")
     if about.get("model_type") not in (None, "SentenceTransformer"):
@@ -93,7 +93,7 @@ def _folder(folder: SentenceFolder) -> dict[str, str]:
 
 
 def _network(about: Mapping[str, Any]) -> dict[str, str]:
-    """What does not fit of the settings of the network's module, by key."""
+    """Unsupported settings of the network's module, by key."""
     misfits = {}
     task = about.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
@@ -117,7 +117,7 @@ def _network(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _module(module: Module, prompted: bool) -> str | None:
-    """What does not fit of a module behind the network; `prompted`: texts have prompts."""
+    """Unsupported setting of a module after the network; `prompted` is true if texts have prompts."""
     if not module.is_theirs:
         return f"{module.type} in {module.path}, whose code is not run"
     match module.kind:
@@ -156,6 +156,6 @@ def _dense(module: Module) -> str | None:
 
 
 def _elsewhere(module: Module) -> str | None:
-    """A module that reads or writes something else than the text's vector."""
+    """Describes a module that reads or writes something other than the text's vector."""
     names = {module.about.get(f"module_{end}_name") or VECTOR for end in ("input", "output")}
     return f"{module} of {' and '.join(sorted(names - {VECTOR}))}" if names != {VECTOR} else None

@@ -1,4 +1,4 @@
-"""A folder of sentence-transformers: its modules, and what its files say of vectors, prompts and lengths."""
+"""Folders of sentence-transformers: modules, prompts and length limits."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from twofold.layers.pooling import ACTIVATIONS, Dense
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 AGAIN = "copy the folder again"
-"""What helps where a file is missing or damaged."""
+"""Remedy for missing and damaged files."""
 NETWORKS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "ALBERT", "CamemBERT", "XLMRoBERTa", "XLNet")
-"""What the module with the network is called; all but the first in folders of 2019."""
+"""Names of the module with the network; all but the first are from folders of 2019."""
 OLDER_LENGTHS = ("roberta", "distilbert", "albert", "camembert", "xlm-roberta", "xlnet")
 MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken"}
 MODES |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
-"""Poolings by their names of today, and what the flags of older versions end in."""
+"""Names of poolings, and the suffixes of their flags in older versions."""
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
-"""The prompts that `encode_query` and `encode_document` look for, before the default one."""
+"""Prompts that `encode_query` and `encode_document` look for before the default one."""
 ENDLESS = 1_000_000
-"""From here on a limit means none: tokenizers write a number of thirty digits."""
+"""Smallest limit that means no limit; tokenizers write a number of thirty digits."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """One line of modules.json, and the settings of that module."""
+    """One entry of modules.json, and the settings of its module."""
 
     path: str
     type: str
@@ -43,7 +43,7 @@ class Module:
 
     @property
     def is_theirs(self) -> bool:
-        """Whether sentence-transformers itself has it; the code of others is never run."""
+        """True for modules of sentence-transformers itself; the code of others is never run."""
         return self.type.startswith("sentence_transformers.")
 
     @property
@@ -52,18 +52,18 @@ class Module:
 
     @property
     def activation(self) -> str:
-        """Of a dense layer, the class of torch that follows it, with its module."""
+        """Full name of the torch activation that follows a dense layer."""
         return str(self.about.get("activation_function", "torch.nn.Tanh"))
 
     def file(self, name: str) -> str:
-        """The path of one of its files."""
+        """Path of one of its files."""
         return f"{self.path}/{name}" if self.path else name
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.path}" if self.path else self.kind
 
     def dense(self) -> Dense:
-        """The settings of a dense layer that fits."""
+        """Settings of a dense layer that fits."""
         name = self.activation.rpartition(".")[2]
         activation = next(known for known, kind in ACTIVATIONS.items() if kind.__name__ == name)
         return Dense(self.about["out_features"], activation, self.about.get("bias", True))
@@ -71,16 +71,16 @@ class Module:
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """What the files of a folder say."""
+    """Content of a folder's files."""
 
     modules: tuple[Module, ...]
-    """The network first."""
+    """Modules, the network first."""
     about: Mapping[str, Any]
-    """Prompts and the similarity."""
+    """Settings of prompts and similarity."""
     tokenizer: Mapping[str, Any]
-    """tokenizer_config.json"""
+    """Content of tokenizer_config.json."""
     config: Mapping[str, Any]
-    """The network's own settings."""
+    """Settings of the network itself."""
 
     @property
     def network(self) -> Module:
@@ -91,11 +91,11 @@ class SentenceFolder:
         return next(iter(self.of_kind("Pooling")), None)
 
     def of_kind(self, kind: str) -> list[Module]:
-        """The modules of a kind: Pooling, Dense, Normalize."""
+        """Modules of a kind: Pooling, Dense, Normalize."""
         return [module for module in self.modules if module.kind == kind]
 
     def prompt(self, names: tuple[str, ...]) -> str:
-        """What is put before a text: the first of these prompts that there is, be it empty, or the default one."""
+        """Prompt before a text: the first of these that exists, even if empty, or the default one."""
         given = self.about.get("prompts") or {}
         if not isinstance(given, dict):
             return ""
@@ -104,7 +104,7 @@ class SentenceFolder:
 
     @property
     def limit(self) -> int:
-        """The most tokens that it reads, wherever that was said."""
+        """Maximum number of tokens, from the first file that states one."""
         said = [self.network.about.get("max_seq_length")]
         if not said[0]:
             said = [self.tokenizer.get("model_max_length"), self.config.get("max_position_embeddings")]
@@ -113,7 +113,7 @@ class SentenceFolder:
 
 
 def modes_of(about: Mapping[str, Any]) -> list[str]:
-    """How a pooling reduces states, as today's or older versions write it."""
+    """Names of the pooling modes, in today's or older form."""
     given = about.get("pooling_mode")
     if given is None:
         return [mode for mode, flag in MODES.items() if about.get(f"pooling_mode_{flag}")] or ["mean"]
@@ -121,7 +121,7 @@ def modes_of(about: Mapping[str, Any]) -> list[str]:
 
 
 def read_sentence_folder(folder: str | Path) -> SentenceFolder | None:
-    """What the files of a folder or of a hub id say; nothing where it is not one of sentence-transformers."""
+    """Reads a folder or hub id; None if it is not one of sentence-transformers."""
     listed = file_of(folder, MODULES)
     if listed is None:
         return None
@@ -135,9 +135,9 @@ def read_sentence_folder(folder: str | Path) -> SentenceFolder | None:
 
 
 def say_left_out(encoder: EncoderConfig, prefixes: tuple[str, ...] = ()) -> None:
-    """Warn of what a recipe does not take from a folder of sentence-transformers: its dense layers and its prompts.
+    """Warns about dense layers and prompts of a sentence-transformers folder that a recipe does not take.
 
-    prefixes: what the recipe itself puts before contexts and candidates, where it ranks
+    prefixes: prompts that the recipe itself puts before contexts and candidates, if it ranks
     """
     folder = encoder.folder()
     try:
@@ -157,7 +157,7 @@ def say_left_out(encoder: EncoderConfig, prefixes: tuple[str, ...] = ()) -> None
 
 
 def file_of(folder: str | Path, file: str, rare: bool = False) -> Path | None:
-    """A file of a folder or of a hub id, if it is there; one that is rarely there is looked for without a word."""
+    """Returns a file of a folder or hub id, or None; `rare` files are looked for without a warning."""
     if Path(folder).is_dir():
         path = Path(folder, file)
         return path if path.is_file() else None
@@ -177,7 +177,7 @@ def file_of(folder: str | Path, file: str, rare: bool = False) -> Path | None:
 
 
 def _modules(path: Path) -> list[Module]:
-    """The modules that a file lists, without their settings."""
+    """Reads the modules that a file lists, without their settings."""
     try:
         content = storage.parse_json(path.read_bytes())
         modules = [Module(str(line["path"]), str(line["type"]), {}) for line in content]
@@ -192,7 +192,7 @@ def _modules(path: Path) -> list[Module]:
 
 
 def _about(module: Module, folder: str | Path) -> dict[str, Any]:
-    """The settings of a module."""
+    """Reads the settings of a module."""
     if not module.is_theirs:
         return {}
     if not module.is_network:

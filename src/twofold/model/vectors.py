@@ -1,4 +1,4 @@
-"""Vectors of contexts and candidates: items are encoded in batches of similar length, equal items once."""
+"""Vectors of contexts and candidates, encoded in batches of similar length; equal items once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _item_key(item: Any) -> Any:
 
 
 def finite(what: str, values: Tensor) -> Tensor:
-    """The same values, none of which is nan or an infinity."""
+    """Returns the values; refuses NaN and infinities."""
     if not values.isfinite().all():
         raise TwofoldError(f"the {what} are {NOT_NUMBERS}")
     return values

@@ -116,6 +116,6 @@ class LabelOutput(ExplainsScores, NamesOutput):
 
 
 def ranked(raw: Scores, classes: Classes) -> list[tuple[str, float]]:
-    """All labels with their probabilities, most likely first."""
+    """Returns all labels with their probabilities, most likely first."""
     order = np.argsort(-raw.values, kind="stable")
     return [(classes.names[number], float(raw.values[number])) for number in order]

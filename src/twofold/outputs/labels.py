@@ -56,7 +56,7 @@ class LabelsOutput(ExplainsScores, NamesOutput):
         return ", ".join(answer)
 
     def answer(self, given: Any, item: Any, raw: Scores, begun: Ids = ()) -> Prediction:
-        """All labels with a probability above 0.5, and the probability of each."""
+        """Answers with all labels whose probability is above 0.5; the probability of each label is an alternative."""
         probabilities = ranked(raw, self.spec)
         likely = [name for name, probability in probabilities if probability > 0.5]
         return Prediction(given, likely, probabilities[0][1], tuple(probabilities))

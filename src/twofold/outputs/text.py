@@ -147,10 +147,10 @@ class TextOutput(Output[Ids]):
         start, *written = self.text.tokenizer.pieces(target.tokens[0].tolist())
         # The decoder reads the text shifted right: at each position it attends in order to write the next token.
         cross = stacked_attention("cross", record, written, question.tokens)
-        own = stacked_attention("decoder", record, written, [start, *written[:-1]])
+        decoder = stacked_attention("decoder", record, written, [start, *written[:-1]])
         choices = self._choices(scores, target.tokens[0, 1:], written)
         explanation = replace(super().explain(question, raw), written=tuple(written), choices=choices)
-        return replace(explanation, beam=tuple(map(self._hypotheses, question.beam)), attention=cross + own)
+        return replace(explanation, beam=tuple(map(self._hypotheses, question.beam)), attention=cross + decoder)
 
     def _hypotheses(self, branches: Sequence[Branch]) -> tuple[BeamHypothesis, ...]:
         """Hypotheses of one step of beam search."""

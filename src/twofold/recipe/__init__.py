@@ -1,4 +1,4 @@
-"""A whole experiment as one typed object, from its YAML to the trained model."""
+"""Recipes: whole experiments as typed objects, from the YAML to the trained model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _HOMES = {"Recipe": "recipe", "train": "training"}
 __all__ = ["Recipe", "train"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use: the names of recipes are listed without torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use: the names of recipes are listed without torch."""
+        if name not in _HOMES:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""From a recipe to what a training needs: tokenizers, the model, the cache of its rows, and which are learned from."""
+"""Builds what a training needs from its recipe: tokenizers, the model, the cache of its rows, and their split."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from twofold.recipe.recipe import DataConfig, Recipe
 
 @dataclass(frozen=True)
 class Split:
-    """The numbers of the rows to learn from, and the rows to judge by."""
+    """Numbers of the training rows, and the validation rows."""
 
     rows: NDArray[np.int64]
     validation: list[Row]
 
 
 def build_model(recipe: Recipe, folder: Path) -> Model:
-    """A new model with the weights it starts from, its tokenizers trained or loaded; they are kept in `folder`."""
+    """Builds a new model with the weights it starts from; tokenizers are trained or loaded, and kept in `folder`."""
     _check_columns(recipe)
     tokenizers = make_tokenizers(recipe, folder)
     tasks = {name: replace(task, output=task.output.learned(recipe.rows)) for name, task in recipe.tasks.items()}
@@ -57,7 +57,7 @@ def build_model(recipe: Recipe, folder: Path) -> Model:
 
 
 def _check_columns(recipe: Recipe) -> None:
-    """Refuse a file whose first row lacks a column, naming the setting that names it."""
+    """Refuses a file whose first row lacks a column, naming the setting that names it."""
     where = recipe.data.train
     if not recipe.input.check_columns(where):
         return
@@ -77,19 +77,19 @@ def _check_columns(recipe: Recipe) -> None:
 
 
 def make_tokenizers(recipe: Recipe, folder: Path) -> dict[str, TextTokenizer]:
-    """Each tokenizer that a model needs, by its name: brought by the encoder, or trained on the texts of the rows.
+    """Returns the tokenizers that a model needs, by name: the encoder's own, or trained on the texts of the rows.
 
-    Those that were trained before are in `folder`.
+    Tokenizers that were trained before are read from `folder`.
     """
     reads, brought = recipe.input.tokenizer_settings(), recipe.own_tokenizer()
     writing = [name for name, task in recipe.tasks.items() if task.output.tokenized(recipe.input)]
-    own = {name: settings for name in writing if (settings := recipe.tasks[name].output.tokenizer_settings())}
-    shared = [name for name in writing if name not in own]
+    separate = {name: settings for name in writing if (settings := recipe.tasks[name].output.tokenizer_settings())}
+    shared = [name for name in writing if name not in separate]
     groups = [(reads or TokenizerConfig(), [INPUT, *shared] if reads else shared)]
-    groups += [(settings, [name]) for name, settings in own.items()]
+    groups += [(settings, [name]) for name, settings in separate.items()]
     tokenizers: dict[str, TextTokenizer] = {}
     if brought is not None:
-        # Of images the encoder reads how a text begins, in the tokens that are written.
+        # An encoder of images reads how a text begins, in the tokens that are written.
         tokenizers = {INPUT: brought} if reads else dict.fromkeys(writing, brought)
     for settings, group in groups:
         names = [name for name in group if name not in tokenizers]
@@ -107,7 +107,7 @@ def make_tokenizers(recipe: Recipe, folder: Path) -> dict[str, TextTokenizer]:
 
 
 def _texts(recipe: Recipe, names: list[str], report: Report) -> Iterator[str]:
-    """The texts of all rows, row by row; a column that is read and written counts once."""
+    """Yields the texts of all rows, row by row; a column that is read and written counts once."""
     read = set(recipe.input.columns()) if INPUT in names else set()
     outputs = [recipe.tasks[name].output for name in names if name != INPUT]
     first = next(iter(recipe.tasks.values())).output
@@ -126,7 +126,7 @@ def _texts(recipe: Recipe, names: list[str], report: Report) -> Iterator[str]:
 
 
 def cache_rows(recipe: Recipe, model: Model) -> Cache:
-    """The training file as numbers; what was cut or left out is said."""
+    """Returns the training rows as numbers; warns of those that were cut or left out."""
     where = recipe.data.train
 
     def read(where: Sources) -> Iterator[Row]:
@@ -147,7 +147,7 @@ def cache_rows(recipe: Recipe, model: Model) -> Cache:
 
 
 def _say_cut(recipe: Recipe, model: Model, cache: Cache) -> None:
-    """Say how many rows lost a part of what is read or written."""
+    """Warns of rows whose inputs or outputs were cut."""
     texts: dict[str, tuple[str, InputConfig | OutputConfig]] = {}
     if model.input.tokenizer is not None:
         texts = dict.fromkeys(model.input.columns(), ("input", recipe.input))
@@ -160,7 +160,7 @@ def _say_cut(recipe: Recipe, model: Model, cache: Cache) -> None:
 
 
 def _say_unread(recipe: Recipe, cache: Cache) -> None:
-    """Name columns that look like labels and are not read."""
+    """Warns of columns that look like labels and are not read."""
     unread = np.flatnonzero(cache.columns["unread"].lengths)
     if len(unread):
         first = next(islice(recipe.rows(), int(unread[0]), None))
@@ -169,7 +169,7 @@ def _say_unread(recipe: Recipe, cache: Cache) -> None:
 
 
 def split_rows(recipe: Recipe, cache: Cache, model: Model) -> Split:
-    """The rows that can be used and are learned from, and those to judge by."""
+    """Splits the usable rows into training and validation rows."""
     data = recipe.data
     usable = _usable(recipe, cache, model)
     learned, held = draw_rows(data, len(usable), recipe.train.seed)
@@ -186,7 +186,7 @@ def split_rows(recipe: Recipe, cache: Cache, model: Model) -> Split:
 
 
 def draw_rows(data: DataConfig, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of so many rows the numbers of those that are learned from, and of those that are held out."""
+    """Draws the numbers of the training rows, and of the rows that are held out, among `count` rows."""
     share = data.held_out_share
     held = min(data.held_out, max(1, int(count * share))) if share else data.held_out
     if held and held >= count:
@@ -204,7 +204,7 @@ def draw_rows(data: DataConfig, count: int, seed: int) -> tuple[NDArray[np.int64
 
 
 def _check_rows(recipe: Recipe, model: Model, rows: list[Row]) -> None:
-    """Say what is wrong with rows to judge by now, not after the first epoch."""
+    """Checks the validation rows before the training, not after the first epoch."""
     if isinstance(model, Ranker):
         if recipe.data.dev:  # of rows held out it was said with the rest of their file
             warn_of_unread_columns(rows, model.reader.columns)
@@ -218,7 +218,7 @@ def _check_rows(recipe: Recipe, model: Model, rows: list[Row]) -> None:
 
 
 def _usable(recipe: Recipe, cache: Cache, model: Model) -> NDArray[np.int64]:
-    """The numbers of the rows that can be used; the others are named."""
+    """Returns the numbers of the usable rows; names the others in a warning."""
     if not recipe.input.skips():
         return np.arange(cache.rows)
     usable = np.ones(cache.rows, bool)
@@ -234,7 +234,7 @@ def _usable(recipe: Recipe, cache: Cache, model: Model) -> NDArray[np.int64]:
 
 
 def training_rows(recipe: Recipe, cache: Cache, split: Split, model: Model) -> TrainingRows:
-    """The rows as batches."""
+    """Returns the training rows, from which batches are made."""
     train = recipe.train
     negatives = train.negatives if isinstance(model, Ranker) and model.joined else None
     if any(loss.needs_teacher for loss in recipe.losses) and not len(cache.columns["scores"].ids):

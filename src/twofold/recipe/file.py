@@ -1,4 +1,4 @@
-"""Recipes as files: YAML as people mean it, changes from the command line, and the recipes that come along."""
+"""Recipes as files: YAML as people mean it, changes from the command line, and the packaged recipes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from twofold.storage.encodings import conversion
 BOOL, FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
 LARGEST_RECIPE = 1_000_000
 MOST_VALUES = 100_000
-"""How many values a recipe may hold, aliases written out."""
+"""Maximum number of values of a recipe, aliases written out."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people mean it: 1e-4 is a number, `no` is a word, a key stands once."""
+    """Reads YAML as people mean it: 1e-4 is a number, `no` is a word, and a key that stands twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -46,7 +46,7 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+    """Reads the mapping in a YAML file."""
     try:
         refuse_special(path)
         if path.stat().st_size > LARGEST_RECIPE:
@@ -66,7 +66,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, place: str) -> Any:
-    """The value of a piece of YAML."""
+    """Parses a piece of YAML."""
     try:
         content = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
         count = _values(content, {})
@@ -83,7 +83,7 @@ def parse_yaml(text: str, place: str) -> Any:
 
 
 def _values(content: Any, counted: dict[int, int]) -> int:
-    """How many values it holds, those of an alias as often as they stand there; an alias counts once to compute."""
+    """Counts values, those of an alias as often as it stands there; each alias is visited once."""
     if not isinstance(content, dict | list):
         return 1
     if id(content) not in counted:
@@ -96,12 +96,12 @@ def _values(content: Any, counted: dict[int, int]) -> int:
 
 
 def to_yaml(content: Mapping[str, Any]) -> str:
-    """Plain YAML of plain values, in the given order."""
+    """Writes plain values as YAML, in the given order."""
     return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=120)
 
 
 def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """Apply `key.path=value` changes, as given on the command line, to a copy of `content`."""
+    """Applies `key.path=value` changes, as given on the command line, to a copy of `content`."""
     result = dict(content)
     for change in changes:
         path, equals, value = change.partition("=")
@@ -120,7 +120,7 @@ def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
 
 
 def fill_environment(content: Any, place: str = "") -> Any:
-    """Replace `${NAME}` in every string by the environment variable NAME."""
+    """Replaces `${NAME}` in every string by the environment variable NAME."""
     if isinstance(content, dict):
         return {key: fill_environment(value, f"{place}.{key}".lstrip(".")) for key, value in content.items()}
     if isinstance(content, list):
@@ -141,19 +141,19 @@ def _environment(name: str, place: str) -> str:
 
 
 def recipe_folder() -> Path:
-    """Where the recipes lie that come along: in the package, or in the checkout around it."""
+    """Folder of the packaged recipes: in the package, or in the checkout around it."""
     package = Path(__file__).parents[1]
     inside = package / "recipes"
     return inside if inside.exists() else package.parents[1] / "recipes"
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come along."""
+    """Names of the packaged recipes."""
     return sorted(path.stem for path in recipe_folder().glob("*.yaml"))
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe given by path or by name."""
+    """Finds the file of a recipe given by path or by name."""
     path = Path(name)
     try:
         there = path.exists()

@@ -17,6 +17,7 @@ from twofold.data.files import DataFile
 from twofold.errors import TwofoldError, listed
 from twofold.model.saved import CONFIG
 from twofold.recipe.file import read_yaml, to_yaml
+from twofold.recipe.given import RECIPE, GivenData, is_moved, write_rows
 from twofold.recipe.recipe import Recipe
 from twofold.storage.locks import held
 from twofold.training import processes
@@ -25,7 +26,7 @@ from twofold.training.log import FILE
 FREE = ("epochs", "min_steps", "max_steps", "patience", "save_every", "save_minutes", "memory_tokens")
 MAY_CHANGE = {f"train.{name}" for name in FREE}
 """Settings that may differ when a training is resumed: its length, and those that affect only time and memory."""
-RECIPE, DATA, TOKENIZERS, PREPARED = "recipe.yaml", "data.json", "tokenizers", "prepared.jsonl"
+DATA, TOKENIZERS, PREPARED = "data.json", "tokenizers", "prepared.jsonl"
 """Files and folders of a training. The last file holds rows with mined negatives and a teacher's scores."""
 FORMAT = 2
 ELSEWHERE = "put the file back as it was or train in another folder"
@@ -62,17 +63,21 @@ def _check_free(folder: Path, resume: bool) -> bool:
     return begun
 
 
-def claim(folder: Path, recipe: Recipe, resume: bool, anyway: bool) -> dict[str, DataFile]:
-    """Writes the recipe into the folder; refuses the folder of another recipe. Returns the data whose checksums the
-    folder has yet to keep.
+def claim(folder: Path, recipe: Recipe, given: GivenData, resume: bool, anyway: bool) -> dict[str, DataFile]:
+    """Writes the recipe and the given rows into the folder; refuses the folder of another recipe. Returns the data
+    whose checksums the folder has yet to keep.
 
     anyway: resume even if the data has changed
     """
-    if _check_free(folder, resume):
+    begun = _check_free(folder, resume)
+    if begun:
         for name in (RECIPE, DATA):
             if not (folder / name).exists():
                 raise TwofoldError(f"{folder}: holds a training, but not its {name}; choose another folder")
         _compare_recipes(folder, recipe)
+    for path, rows in given.rows.items():
+        write_rows(rows, path, folder, unchanged=begun and not anyway)
+    if begun:
         fresh = _compare_data(folder, recipe, anyway)
     else:
         fresh = recipe.files()
@@ -96,7 +101,7 @@ def _compare_recipes(folder: Path, recipe: Recipe) -> None:
     """Refuses a recipe whose settings differ from those in the folder, but for those that may differ."""
     old, new = flat(read_yaml(folder / RECIPE)), flat(recipe.plain())
     for key in sorted((old.keys() | new.keys()) - MAY_CHANGE):
-        if old.get(key) != new.get(key):
+        if old.get(key) != new.get(key) and not is_moved(folder, old.get(key), new.get(key)):
             raise TwofoldError(
                 f"{folder}: was begun with {key}={old.get(key)}, not {new.get(key)}; "
                 "resume with the same recipe or choose another folder"

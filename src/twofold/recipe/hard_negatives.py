@@ -1,4 +1,4 @@
-"""Mined hard negatives, and a teacher's scores for distillation: made before a training, as rows of a file."""
+"""Mined hard negatives, and a teacher's scores for distillation: written before a training, as rows of a file."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from twofold.recipe.build import draw_rows
 from twofold.recipe.recipe import Mining, Recipe, Teacher
 
 ROWS = 4096
-"""How many texts are read, or pairs scored, between two looks at the progress."""
+"""Number of texts that are read between two updates of the progress bar; pairs are scored an eighth of it at a time."""
 CONTEXTS, CORPUS = 256, 1 << 16
-"""How many contexts meet how many texts of the corpus at a time."""
+"""Number of contexts, and of texts of the corpus, that are scored with each other at a time."""
 Values = dict[str, Any]
-"""A row as a ranker learns from it: its context, response, further right ones, negatives and scores."""
+"""Row as a ranker learns from it: context, response, further right responses, negatives and scores."""
 
 
 def prepared(recipe: Recipe, path: Path) -> Recipe:
-    """The recipe that learns from rows with mined negatives and a teacher's scores, which lie in a file at `path`."""
+    """Returns the recipe that learns from rows with mined negatives and a teacher's scores, written to `path`."""
     if not path.exists():
         _prepare_rows(recipe, path)
     return replace(recipe, data=replace(recipe.data, train=str(path), form=AUTO))
 
 
 def _prepare_rows(recipe: Recipe, path: Path) -> None:
-    """Write the rows to a jsonl file of the same columns; those that are not learned from are written as they are."""
+    """Writes the rows to a jsonl file of the same columns; rows that are not learned from are written as they are."""
     output = cast(RankingOutput, next(iter(recipe.tasks.values())).output)
     reader, seed = output.reader(recipe.input, recipe.data.form), recipe.train.seed
     rows = list(reader.read_as_given(recipe.data.train))
@@ -64,7 +64,7 @@ def _prepare_rows(recipe: Recipe, path: Path) -> None:
 
 
 def _as_given(reader: RankingReader, given: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """A row under the columns it came from, so that whoever reads the file reads it as before."""
+    """Returns a row under the columns it came from, so that the file is read like the original."""
     row = {name: given[name] for name in (reader.context, reader.preface) if name and name in given}
     right = _right_texts(values)
     row[reader.response] = right if len(right) > 1 else right[0]
@@ -72,7 +72,7 @@ def _as_given(reader: RankingReader, given: Mapping[str, Any], values: Values) -
 
 
 def _right_texts(values: Values) -> list[str]:
-    """All right texts of a row."""
+    """Right responses of a row."""
     return [values["response"], *values.get("others", ())]
 
 
@@ -109,7 +109,7 @@ def _mine(rows: list[Values], learned: NDArray[np.int64], settings: Mining, seed
 
 
 def _known(rows: Sequence[Values], texts: Sequence[str]) -> dict[int, set[int]]:
-    """For each context the numbers of the texts that are right for it, however often it stands in the file."""
+    """Maps each context to the numbers of the texts that are right for it, however often it stands in the file."""
     twins: dict[int, list[int]] = defaultdict(list)  # texts that differ only in case, blanks or Unicode form
     for number, text in enumerate(texts):
         twins[text_key(text)].append(number)
@@ -121,19 +121,20 @@ def _known(rows: Sequence[Values], texts: Sequence[str]) -> dict[int, set[int]]:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """The texts that negatives are mined from."""
+    """Corpus of texts that negatives are mined from."""
 
     vectors: NDArray[np.float32]
     usable: NDArray[np.bool_]
-    """Which of them may be mined at all."""
+    """True for texts that may be mined at all."""
     settings: Mining
 
     def hardest(
         self, model: Ranker, rows: Sequence[Values], right: Sequence[list[int]], known: Sequence[set[int]]
     ) -> list[NDArray[np.int64]]:
-        """For each row the numbers of the wrong texts that score best, a part of the corpus at a time.
+        """Returns the numbers of the wrong texts that score best for each row, a part of the corpus at a time.
 
-        right, known: the numbers of its right responses, and of all texts that are right for its context
+        right: numbers of the right responses of each row
+        known: numbers of all texts that are right for its context
         """
         contexts = model.embed_contexts([row["context"] for row in rows])
         owners, responses = _pairs(right)
@@ -159,7 +160,7 @@ class _Corpus:
 
 
 def _pairs(numbers: Sequence[Iterable[int]]) -> tuple[Tensor, Tensor]:
-    """Numbers of each row in order, all in one tensor, and a second one before it of the rows they belong to."""
+    """Returns two tensors: the row of each number, and the numbers of each row in order."""
     pairs = [(row, number) for row, members in enumerate(numbers) for number in sorted(members)]
     rows, members = torch.tensor(pairs, dtype=torch.long).view(-1, 2).unbind(1)
     return rows, members
@@ -186,7 +187,7 @@ def _teach(rows: list[Values], learned: NDArray[np.int64], settings: Teacher, se
 
 
 def _on_disk(path: Path, model: Ranker, texts: Sequence[str]) -> NDArray[np.float32]:
-    """The vectors of all texts in a file, of which only what is touched is in memory."""
+    """Writes the vectors of all texts to a file, and maps it into memory."""
     with path.open("wb") as file, bar("reading candidates", len(texts)) as report:
         for start in range(0, len(texts), ROWS):
             part = model.embed_candidates(texts[start : start + ROWS]).single.cpu().numpy()

@@ -1,4 +1,4 @@
-"""A whole experiment as one typed object: what is read and written, the parts, the data, and how to train."""
+"""Recipe of a whole experiment as one typed object: input, parts, outputs, data and training."""
 
 from __future__ import annotations
 
@@ -18,36 +18,41 @@ from twofold.decoders import RankingDecoderConfig
 from twofold.errors import SeveralErrors, TwofoldError, did_you_mean
 from twofold.metrics import family
 from twofold.model.config import DEFAULT_LOSSES, ModelConfig
+from twofold.model.describing import config_parts
 from twofold.model.saved import CONFIG, read
 from twofold.recipe.file import fill_environment, find_recipe, override, read_yaml, recipe_folder
 from twofold.recipe.written import as_written, check_targets, expanded, place_as_written
+from twofold.results.shown import changes, cut, screen
 from twofold.storage import sha256
 from twofold.training.config import TrainConfig
 
+SHOWN = 160
+"""Maximum number of characters of a section in a repr."""
 OWN_SHARE = 0.1
 """Largest share of a user's own data that a packaged recipe holds out."""
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What to learn from."""
+    """Settings of the training and validation data."""
 
     train: str | dict[str, str] | tuple[str, ...]
-    """A jsonl, tsv, csv, conll, conllu or text file, each also .gz, a `datasets` folder, or columns to plain text
-    files; of images and sounds a table that names them, a folder, or a folder inside a zip archive; or several files,
-    which are read as one."""
+    """Training data: a jsonl, tsv, csv, conll, conllu or text file (each also .gz), a `datasets` folder, a mapping of
+    columns to plain text files, or a list of files, read as one. For images and audio: a table that names the files,
+    a folder, or a folder inside a zip archive."""
     dev: str | dict[str, str] | tuple[str, ...] | None = None
-    """Rows to judge by while training, of the same form."""
+    """Validation data, in the same forms."""
     held_out: int = 0
-    """Instead of `dev`: how many training rows are drawn by seed, not learned from, and judged by."""
+    """Number of rows that are drawn by seed from the training data for the validation split, instead of `dev`."""
     held_out_share: float | None = None
-    """The largest share of the rows that `held_out` may take, if there is such a limit; at least one row is."""
+    """Maximum fraction of the rows that `held_out` may take, at least one row; null sets no limit."""
     rows: int | None = None
-    """Learns from this many rows drawn by seed instead of all."""
+    """Number of training rows, drawn by seed; null trains on all rows."""
     skip: int = 0
-    """Skips the first N rows drawn, such as those that another model learned from, to whose score this one adds."""
+    """Skips the first N sampled rows, such as those that the ranker in `decoder.compare` was trained on."""
     form: str = AUTO
-    """auto, or a corpus in the form it was published in: ubuntu_v2 (csv), convai2 (ParlAI's text)."""
+    """File format: `auto` follows the suffix; `ubuntu_v2` (csv) and `convai2` (ParlAI text) read corpora as they were
+    published."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -66,20 +71,20 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class Mining:
-    """Wrong candidates that a model takes for right ones."""
+    """Settings of hard-negative mining: negatives are candidates that a ranker scores high."""
 
     model: str
-    """A ranker's folder, a hub id, or `default`."""
+    """Ranker that mines: a model folder, a hub id, or `default`."""
     count: int = 4
-    """How many for each context."""
+    """Number of hard negatives for each context."""
     depth: int = 50
-    """They are drawn by seed from the best so many."""
+    """Number of top-ranked candidates from which the negatives are drawn by seed."""
     skip: int = 0
-    """So many of the very best are left out: they may be right."""
+    """Number of top-ranked candidates that are skipped, because they may be right (false negatives)."""
     similar: float = 0.95
-    """A text whose cosine with the right response is above this is left out as a near-duplicate."""
+    """Maximum cosine with the right response; more similar texts are skipped as near-duplicates."""
     corpus: str | None = None
-    """A file of texts to look among; the responses of the training file unless given."""
+    """File of texts to search for negatives; null searches the responses of the training data."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.depth < self.count or self.skip < 0 or not 0 < self.similar <= 1:
@@ -88,12 +93,12 @@ class Mining:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A ranker whose scores another follows."""
+    """Settings of distillation: a teacher scores the right and the given wrong candidates."""
 
     model: str
-    """A ranker's folder; most often a cross-encoder's."""
+    """Folder of the teacher, usually a cross-encoder."""
     negatives: int = 4
-    """Where a row has no wrong candidates of its own: how many responses of others it gets, drawn by seed."""
+    """Number of negatives, drawn by seed from the responses of other rows, for rows without negatives of their own."""
 
     def __post_init__(self) -> None:
         if self.negatives < 1:
@@ -102,32 +107,41 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ModelConfig):
-    """A model, the data, and how to train; it holds the same objects that the model saves."""
+    """A whole experiment: a model, its data and its training."""
 
     data: DataConfig
+    """Training and validation data."""
     train: TrainConfig = field(default_factory=TrainConfig)
+    """Training: length, batches, optimizer, evaluation, checkpoints."""
     start: str | None = None
-    """A trained model's folder whose encoder to begin with; `encoder: FOLDER` takes its settings as well."""
+    """Folder of a trained model whose encoder weights are loaded before training; `encoder: FOLDER` also takes the
+    settings of that encoder."""
     start_anyway: bool = False
-    """Whether to begin even where some weights of the encoder do not fit, and leave those as they are."""
+    """Starts even if some encoder weights do not fit; those keep their initial values."""
     mine: Mining | None = None
-    """Rankers: look for wrong candidates that are hard to tell from right ones, before the training."""
+    """Rankers: mines hard negatives before training."""
     teacher: Teacher | None = None
-    """Rankers: let another ranker score the right and the given wrong candidates, before the training."""
+    """Rankers: scores the candidates with a teacher before training, for distillation."""
 
     @classmethod
-    def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
-        """A recipe file, or one that comes along by its name, with `key.path=value` changes."""
+    def load(cls, name: str | Path, changes: Sequence[str] = (), data: Mapping[str, Any] | None = None) -> Self:
+        """Reads a recipe file, or a packaged recipe by its name.
+
+        changes: changed settings, each as `key.path=value`
+        data: settings of `data` that take the place of those in the file
+        """
         path = find_recipe(str(name))
-        content = override(read_yaml(path), changes)
+        content = override(_with_data(read_yaml(path), data), changes)
         if path.parent == recipe_folder():
-            _suit(content, {change.partition("=")[0] for change in changes})
+            _suit(content, {*(change.partition("=")[0] for change in changes), *(f"data.{key}" for key in data or ())})
         return cls.of(content)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """A recipe from plain values as they stand in YAML; what they leave out the parts they name bring."""
+        """Returns a recipe from plain values as they stand in YAML; the named parts bring the other defaults."""
         content = dict(content)
+        if not content.get("data"):
+            raise TwofoldError("recipe: 'data' is missing; write data: {train: FILE}, or give data= in Python")
         try:
             recipe = structure(expanded(fill_environment(content)), cls)
         except SeveralErrors as error:
@@ -137,15 +151,15 @@ class Recipe(ModelConfig):
         return recipe
 
     def plain(self) -> dict[str, Any]:
-        """Plain values, every setting spelled out, from which `of` gives the recipe again."""
+        """Returns plain values, every setting spelled out, from which `of` makes the recipe again."""
         return as_written(unstructure(self))
 
     def model_config(self) -> ModelConfig:
-        """What the model is built from."""
+        """Settings that the model is built from."""
         return ModelConfig(**{setting.name: getattr(self, setting.name) for setting in fields(ModelConfig)})
 
     def check(self) -> None:
-        """Refuse parts and settings that do not fit."""
+        """Refuses parts and settings that do not fit."""
         super().check()
         others = {"mine": None, "teacher": None, "two_towers": False, "candidate_encoder": None}
         for name, default in {**others, "losses": DEFAULT_LOSSES}.items():
@@ -180,12 +194,16 @@ class Recipe(ModelConfig):
         except ValueError as error:
             raise TwofoldError(f"recipe.train: {error}") from None
 
+    def __repr__(self) -> str:
+        parts = [("data", changes(self.data)), *config_parts(self), ("train", changes(self.train))]
+        return screen("Recipe", [(name, cut(text, SHOWN)) for name, text in parts])
+
     def rows(self) -> Iterator[Row]:
-        """Every row of the training data."""
+        """Reads every row of the training data."""
         return self.read(self.data.train)
 
     def read(self, where: Sources) -> Iterator[Row]:
-        """Every row of a file of this recipe's data."""
+        """Reads every row of a file of this recipe's data."""
         if self.data.form == AUTO:
             rows = self.input.rows(where)
             for task in self.tasks.values():
@@ -195,7 +213,7 @@ class Recipe(ModelConfig):
         return (row for path in paths for row in read_corpus(self.data.form, path))
 
     def own_tokenizer(self) -> TextTokenizer | None:
-        """The tokenizer that belongs to the weights it starts from, if there are any."""
+        """Returns the tokenizer that belongs to the weights the training starts from, if there are any."""
         theirs = read(Path(self.start), allow_code=False).reads if self.start else None
         if theirs is not None and not self.start_anyway:
             return theirs
@@ -206,7 +224,7 @@ class Recipe(ModelConfig):
         return reads.own_tokenizer() or theirs
 
     def files(self) -> dict[str, DataFile]:
-        """The files whose content decides what is learned, by the settings that name them."""
+        """Files whose content decides what is learned, by the settings that name them."""
         files: dict[str, DataFile] = {}
         for setting, where in {"data.train": self.data.train, "data.dev": self.data.dev}.items():
             if where:
@@ -223,18 +241,28 @@ def _suit(content: dict[str, Any], changed: AbstractSet[str]) -> None:
     """Suits a packaged recipe to the changed settings: at most a tenth of a user's own data is held out, and `epochs`
     from the command line holds without the recipe's floor in steps."""
     data, train = content.get("data"), content.get("train")
-    own = any(key.split(".")[:2] == ["data", "train"] for key in changed)
+    other_data = any(key.split(".")[:2] == ["data", "train"] for key in changed)
     told = changed & {"data.held_out", "data.held_out_share"}
-    if isinstance(data, dict) and data.get("held_out") and own and not told:
+    if isinstance(data, dict) and data.get("held_out") and other_data and not told:
         data["held_out_share"] = OWN_SHARE
     if isinstance(train, dict) and "train.epochs" in changed and "train.min_steps" not in changed:
         train.pop("min_steps", None)
 
 
-def as_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe from whatever names one, with `key.path=value` changes."""
+def as_recipe(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    changes: Sequence[str] = (),
+    data: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """Returns a recipe from a file, a name, plain values or a recipe; `changes` and `data` as in `Recipe.load`."""
     if isinstance(recipe, str | Path):
-        return Recipe.load(recipe, changes)
+        return Recipe.load(recipe, changes, data)
     if isinstance(recipe, Recipe):
-        return as_recipe(recipe.plain(), changes) if changes else recipe
-    return Recipe.of(override(dict(recipe), changes))
+        return as_recipe(recipe.plain(), changes, data) if changes or data else recipe
+    return Recipe.of(override(_with_data(dict(recipe), data), changes))
+
+
+def _with_data(content: dict[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Puts settings of `data` in the place of those in the content of a recipe."""
+    before = content.get("data") or {}
+    return {**content, "data": {**before, **data}} if data and isinstance(before, dict) else content

@@ -19,6 +19,7 @@ from twofold.model import Model
 from twofold.recipe.build import Split, build_model, cache_rows, split_rows, training_rows
 from twofold.recipe.file import recipe_names
 from twofold.recipe.folder import PREPARED, TOKENIZERS, claim, locked, record
+from twofold.recipe.given import DataSource, given_data
 from twofold.recipe.hard_negatives import prepared
 from twofold.recipe.recipe import Recipe, as_recipe
 from twofold.training import processes
@@ -40,22 +41,34 @@ def train(
     resume: bool = False,
     resume_anyway: bool = False,
     *,
+    data: DataSource | None = None,
+    dev: DataSource | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Trains what the recipe says into the folder `out`, or resumes the training in it.
 
+        rows = [{"text": "good", "label": "yes"}, {"text": "bad", "label": "no"}, ...]
+        recipe = {"encoder": {"kind": "transformer"}, "decoder": {"kind": "label"}, "source": "text"}
+        run = twofold.train(recipe, out="runs/mine", data=rows)
+        run.model.predict("very good")
+
+    recipe: recipe as plain values, the name of a packaged recipe, or a file
+    changes: changed settings of the recipe, each as `key.path=value`
     resume_anyway: resume even if the data has changed since
+    data: training rows in the place of `data.train`: dicts, a `datasets.Dataset`, a DataFrame, or names of files; the
+        splits `train` and `validation` of a DatasetDict are the training and the validation rows
+    dev: validation rows of the same types, in the place of `data.dev` and `data.held_out`
     callbacks: functions that are called with every line of the log, a dict
     """
     if not str(out):
         raise TwofoldError("the folder to train into has no name; give one, such as --out runs/mine")
-    resume = resume or resume_anyway
-    recipe = as_recipe(recipe, changes)
+    folder, resume = Path(out), resume or resume_anyway
+    given = given_data(folder, data, dev, changes, resume)
+    recipe = as_recipe(recipe, changes, given.settings)
     _check_models(recipe)
-    folder = Path(out)
     with processes.joined(), locked(folder, resume):
         with processes.first_goes_ahead():
-            fresh = claim(folder, recipe, resume, resume_anyway) if processes.rank() == 0 else {}
+            fresh = claim(folder, recipe, given, resume, resume_anyway) if processes.rank() == 0 else {}
             recipe, model, cache = _prepare(recipe, folder, fresh)
         trainer, about = _trainer(recipe, model, cache, folder, callbacks)
         if resume:

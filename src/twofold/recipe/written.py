@@ -1,4 +1,4 @@
-"""Recipes as people write them: what is left out is brought by the parts that are named."""
+"""Recipes as people write them: the named parts bring the defaults of what is left out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ C = TypeVar("C", bound=Part)
 
 
 def expanded(content: Content) -> Content:
-    """Plain values as the dataclass has them: each decoder with its output, and the defaults that the parts bring."""
+    """Spells out the short forms of a recipe: each decoder with its output, and the defaults that the parts bring."""
     content = _with_encoder(content)
     tasks = _tasks(content)
     outputs = [_config(OutputConfig, task["output"]) for task in tasks.values()]
@@ -39,7 +39,7 @@ def expanded(content: Content) -> Content:
 
 
 def as_written(content: Content) -> Content:
-    """The other way round: plain values of a recipe as they would stand in YAML, every setting spelled out."""
+    """Reverses `expanded`: plain values of a recipe as they would stand in YAML, every setting spelled out."""
     content = {key: value for key, value in content.items() if value is not None}
     tasks = content.pop("tasks")
     if list(tasks) == [MAIN] and tasks[MAIN]["weight"] == 1.0:
@@ -51,7 +51,7 @@ def as_written(content: Content) -> Content:
 
 
 def place_as_written(line: str, content: Content) -> str:
-    """An error's place as it stands in the YAML that holds `content`, where columns may be named in short."""
+    """Rewrites an error's place as it stands in the YAML that holds `content`, where columns may be named in short."""
     place, colon, rest = line.partition(": ")
     several = content.get("decoders")
     owners: dict[str, Any] = {"recipe": content}
@@ -69,7 +69,7 @@ def place_as_written(line: str, content: Content) -> str:
 
 
 def check_targets(content: Content, tasks: Mapping[str, Task]) -> None:
-    """Refuse one of several decoders of which nothing says what it learns from: by default all would learn the same."""
+    """Refuses one of several decoders that names nothing to learn from: by default all would learn the same."""
     for name, given in (content.get("decoders") or {}).items():
         if tasks[name].output.columns() and not given.keys() & {"output", "target"}:
             kind = kind_of(tasks[name].decoder)
@@ -77,7 +77,7 @@ def check_targets(content: Content, tasks: Mapping[str, Task]) -> None:
 
 
 def _with_encoder(content: Content) -> Content:
-    """A folder in the place of the encoder stands for its settings and the weights to start from."""
+    """Replaces a folder in the place of the encoder by its settings and the weights to start from."""
     folder = content.get("encoder")
     if not isinstance(folder, str) or not Path(folder).is_dir():
         return content
@@ -95,7 +95,7 @@ def _with_encoder(content: Content) -> Content:
 
 
 def _tasks(content: Content) -> dict[str, Content]:
-    """Each decoder by its name, with its output."""
+    """Returns each decoder by its name, with its output."""
     several, single = content.get("decoders"), content.get("decoder")
     if (several is None) == (single is None):
         raise TwofoldError("recipe: give either `decoder` or `decoders`")
@@ -117,7 +117,7 @@ def _tasks(content: Content) -> dict[str, Content]:
 
 
 def _output(decoder: Any, written: Content, place: str) -> Any:
-    """The output that a decoder writes; `target` is short for its column."""
+    """Returns the output that a decoder writes; `target` is short for its column."""
     output, target = written.get("output"), written.get("target")
     if output is not None and not isinstance(output, dict):
         return output  # what is wrong with it is said when the recipe is read
@@ -137,7 +137,7 @@ def _output(decoder: Any, written: Content, place: str) -> Any:
 
 
 def _input(content: Content, outputs: list[type[OutputConfig]]) -> Any:
-    """The input that the outputs are told from; `source` is short for its column, two columns are a pair."""
+    """Returns the input that suits encoder and outputs; `source` is short for its column, two columns are a pair."""
     given, source = content.get("input"), content.get("source")
     if given is not None and not isinstance(given, dict):
         return given
@@ -162,7 +162,7 @@ def _input(content: Content, outputs: list[type[OutputConfig]]) -> Any:
 
 
 def _first_readable(asked: list[str], reads: type[InputBatch], default: str) -> str:
-    """The first kind of input that gives what an encoder reads."""
+    """Returns the first kind of input that gives what an encoder reads."""
     for kind in asked:
         config = part_config("inputs", kind)
         if issubclass(config, InputConfig) and issubclass(config.gives, reads):
@@ -171,12 +171,12 @@ def _first_readable(asked: list[str], reads: type[InputBatch], default: str) -> 
 
 
 def _merged(settings: Iterable[Mapping[str, Any]]) -> Content:
-    """All settings in one mapping; the last of those with one name holds."""
+    """Merges settings into one mapping; the last of those with the same name holds."""
     return {name: value for given in settings for name, value in given.items()}
 
 
 def _config(base: type[C], content: Any) -> type[C]:
-    """The settings class of a part that a recipe names, or its base; what is wrong is said when the recipe is read."""
+    """Returns the settings class of a named part, or its base; what is wrong is said when the recipe is read."""
     kind = content.get("kind") if isinstance(content, dict) else None
     with contextlib.suppress(TwofoldError):
         config = part_config(base.role, kind) if isinstance(kind, str) else base

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from twofold.results.shown import changes, cut, screen, short
+
+if TYPE_CHECKING:  # results are read without torch as well
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,10 @@ class Mask:
     first: int = 0
     """Id of the first class in mask files."""
 
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items())
+        return f"Mask({' × '.join(map(str, self.pixels.shape))} pixels: {cut(shares)})"
+
     def shares(self) -> dict[str, float]:
         """Returns the share of pixels of each class that occurs, largest first."""
         counts = counts_of(self.pixels)
@@ -133,6 +142,9 @@ class Prediction:
     tokens: tuple[int, ...] | None = field(default=None, repr=False)
     """Token ids of a generated text, without its prefix and the end symbol."""
 
+    def __repr__(self) -> str:
+        return f"Prediction({changes(self)})"
+
 
 @dataclass(frozen=True)
 class Timeline:
@@ -153,15 +165,33 @@ class StoredCandidate:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """Place of a passage in its document."""
+
+    number: int
+    """Number of the passage, from 0."""
+    start: int
+    """Character of the document's text at which the passage begins."""
+    stop: int
+    """Character of the document's text after the passage."""
+
+
+@dataclass(frozen=True)
 class Hit:
     """One candidate and its score."""
 
     text: str
+    """Text of the candidate; of a document that is cut into passages, its best passage after its title."""
     score: float
     id: Any
     """Id of the candidate. Without one: its position in a Python list, from 0, or its line in a file, from 1."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields that an index stores for the candidate."""
+    passage: Passage | None = None
+    """Place of the best passage, if documents are cut into passages."""
+
+    def __repr__(self) -> str:
+        return f"Hit({changes(self)})"
 
 
 class Hits(Sequence[Hit]):
@@ -186,7 +216,24 @@ class Hits(Sequence[Hit]):
         return len(self._hits)
 
     def __repr__(self) -> str:
-        return f"Hits({list(self._hits)}, exact={self.exact})"
+        shown = [(f"{hit.score:.4g}", f"{short(hit.id)}  {cut(hit.text)}") for hit in self]
+        proven = "exact" if self.exact else "approximate"
+        return screen(f"Hits: {len(self):,}, {proven}, {self.milliseconds:.1f} ms", shown)
+
+
+@dataclass(frozen=True)
+class DecoderOutput:
+    """Output of a decoder for a batch, in tensors: g(f(x))."""
+
+    logits: Tensor
+    """Unnormalized scores in float32: labels (rows, labels); a number (rows, 1), standardized; tokens (rows, positions,
+    tokens); tags (rows, words, tags); heads (rows, words, 1 + words), where 0 is the root; classes of pixels (rows,
+    classes, height, width); candidates (contexts, candidates)."""
+    relations: Tensor | None = None
+    """Trees: logits of the relation between each word and its right head, (rows, words, relations)."""
+
+    def __repr__(self) -> str:
+        return f"DecoderOutput({changes(self)})"
 
 
 class TokenScores:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold.results import Timeline
+from twofold.results.shown import screen, short
 
 DIGITS = 6
 """Significant digits of numbers in `as_dict`."""
@@ -25,8 +26,14 @@ class Explained:
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}  # type: ignore[arg-type]
         return {name: _plain(value) for name, value in values.items() if not _is_empty(value)}
 
+    def __repr__(self) -> str:
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return screen(
+            type(self).__name__, [(name, _summary(value)) for name, value in values.items() if not _is_empty(value)]
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Attention(Explained):
     """Attention weights of all layers and heads of one part of the model."""
 
@@ -40,7 +47,7 @@ class Attention(Explained):
     """Weights (layers, heads, queries, keys); the sum over the keys is 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Influence(Explained):
     """Influence of each input word, by leaving it out (occlusion)."""
 
@@ -52,7 +59,7 @@ class Influence(Explained):
     that is left out, and for an input of one word."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Probabilities(Explained):
     """Probabilities of a decoder's choices, one row for each decision."""
 
@@ -63,7 +70,7 @@ class Probabilities(Explained):
     """Probabilities (rows, columns)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TokenChoice(Explained):
     """One step of generation: the token written, and the most likely tokens."""
 
@@ -73,7 +80,7 @@ class TokenChoice(Explained):
     """Most likely tokens with their probabilities, before length limits and n-gram blocking."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BeamHypothesis(Explained):
     """Hypothesis in one step of beam search."""
 
@@ -85,7 +92,7 @@ class BeamHypothesis(Explained):
     finished: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Codes(Explained):
     """Codes of a poly-encoder: where they look in the context, and how they make up the score.
 
@@ -102,7 +109,7 @@ class Codes(Explained):
     """Part of the score that depends on no code: the bias of multi-head attention."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Matches(Explained):
     """Late interaction: the best match of each context token. score = Σ_t similarities[t, best[t]]."""
 
@@ -114,7 +121,7 @@ class Matches(Explained):
     """Positions of the candidate tokens that each candidate vector stands for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoreParts(Explained):
     """Parts of a ranking score, as far as the decoder has any."""
 
@@ -125,7 +132,7 @@ class ScoreParts(Explained):
     the score that `codes` add up to; the rest is from the joined text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CandidateExplanation(Explained):
     """Explanation of one candidate's score."""
 
@@ -141,7 +148,7 @@ class CandidateExplanation(Explained):
     parts: ScoreParts = field(default_factory=ScoreParts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RankingExplanation(Explained):
     """Explanation of a ranking: the best candidates, each with what makes its score."""
 
@@ -152,7 +159,7 @@ class RankingExplanation(Explained):
     """Best candidates, best first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Explained):
     """Explanation of one answer. Fields that a model has nothing to say about stay empty."""
 
@@ -185,6 +192,15 @@ class Explanation(Explained):
     def attention_of(self, name: Literal["encoder", "decoder", "cross"]) -> Attention | None:
         """Returns the attention of one part, or None."""
         return next((attention for attention in self.attention if attention.name == name), None)
+
+
+def _summary(value: Any) -> str:
+    """Formats a field in one line; parts of an explanation by their names."""
+    parts = value if isinstance(value, tuple) and value else (value,)
+    if all(isinstance(part, Explained) for part in parts):
+        names = dict.fromkeys(type(part).__name__ for part in parts)
+        return f"{', '.join(names)} × {len(parts)}" if isinstance(value, tuple) else next(iter(names))
+    return short(value)
 
 
 def _is_empty(value: Any) -> bool:

@@ -21,6 +21,8 @@ from twofold.types import Batch, Encoder
 
 NEEDS = ("onnx", "onnxscript")
 """Packages that exporting takes."""
+RECURRENT = ("gru", "lstm")
+"""Operators of recurrent layers."""
 SOURCES = ("encoders", "layers", "inputs", "types.py")
 """Code that decides what a graph computes, beside the encoder's own file."""
 
@@ -37,6 +39,8 @@ def export_module(
 ) -> None:
     """Writes any module that takes and gives tensors; the sizes of rows and positions stay free."""
     shapes = (tuple(_free_sizes(tensor) for tensor in tensors),)
+    for kind in RECURRENT:  # the exporter's own way to see these would unroll them in the next export
+        getattr(getattr(torch.ops.aten, kind).input, "_dispatch_cache", {}).clear()
     with torch.no_grad(), _quiet():
         try:
             program = torch.onnx.export(

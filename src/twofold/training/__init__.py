@@ -1,1 +1,1 @@
-"""The trainer: one loop for every pair."""
+"""Training: the loop, optimizers, freezing, gradient caching and checkpoints."""

@@ -1,4 +1,4 @@
-"""The settings of a training."""
+"""Settings of a training."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Literal
 
 LARGEST_SEED = 2**63 - 1
 MOST = 10**12
-"""The largest number of steps, rows or tokens that makes sense."""
+"""Maximum of settings that count steps, rows or tokens."""
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How long, how fast, how often."""
+    """Settings of a training."""
 
     epochs: int = 10
     """Number of passes over the training rows."""
@@ -22,72 +22,74 @@ class TrainConfig:
     max_steps: int | None = None
     """Number of steps, in place of `epochs` and `min_steps`."""
     batch_tokens: int = 4096
-    """The most tokens in a batch, rows × longest with padding; rows of like length go together."""
+    """Maximum number of tokens in a batch (rows × longest, padding included); rows of similar length share a batch."""
     batch_rows: int | None = None
-    """Instead: batches of this many rows drawn at random, whatever their lengths."""
+    """Number of rows in a batch, drawn at random whatever their lengths, in place of `batch_tokens`."""
     accumulate: int = 1
-    """How many batches make a step; the gradients are those of their union."""
+    """Number of batches in a step (gradient accumulation); the gradients are those of their union."""
     optimizer: Literal["adamw", "adamax"] = "adamw"
-    """AdamW (fused) or Adamax."""
+    """Optimizer: `adamw` (fused) or `adamax`."""
     learning_rate: float = 1e-3
-    """The highest rate of the schedule."""
+    """Peak learning rate of the schedule."""
     beta2: float = 0.98
-    """How long the optimizer remembers the size of gradients."""
+    """Decay rate of the optimizer's second moment (Adam's β2)."""
     weight_decay: float = 0.01
-    """Pull of matrices towards zero; norms and biases are left alone."""
+    """Weight decay of matrices; norms and biases have none."""
     schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
-    """How the rate goes on after the warm-up."""
+    """Learning-rate schedule after the warm-up: `cosine` (down to zero), `inverse_sqrt`, `constant`, or `plateau`
+    (multiplied by `plateau_factor` at each evaluation without improvement)."""
     warmup: int = 400
-    """Steps over which the rate rises from zero."""
+    """Number of warm-up steps, in which the learning rate rises linearly from zero."""
     warmup_share: float | None = None
-    """The largest part of all steps that the warm-up may take, if there is such a limit."""
+    """Maximum fraction of all steps that the warm-up may take; null sets no limit."""
     learning_rate_multipliers: dict[str, float] = field(default_factory=dict)
-    """Rates of some parameters as multiples of `learning_rate`, by how their names begin: {decoders: 20}; with 0 they
-    do not learn."""
+    """Learning-rate multipliers by the prefix of parameter names, such as {decoders: 20}; 0 freezes the parameters."""
     freeze: Literal["none", "encoder", "gradual"] = "none"
-    """encoder: what reads stays as it is, and only what writes learns; gradual: so at first, then layer by layer from
-    the top down learns too."""
+    """Freezing: `encoder` trains the decoders alone; `gradual` starts so and unfreezes the encoder layer by layer from
+    the top (gradual unfreezing)."""
     unfrozen_by: float = 0.5
-    """With gradual: after what share of the training everything learns."""
+    """Fraction of the training after which `freeze: gradual` has unfrozen all layers."""
     layer_decay: float = 1.0
-    """What the rate is multiplied by from each layer of the encoder to the one below it."""
+    """Layer-wise learning-rate decay: factor from each encoder layer to the layer below it."""
     plateau_factor: float = 0.5
-    """With `plateau`: what the rate is multiplied by when an evaluation brings nothing better."""
+    """Factor of the learning rate at an evaluation without improvement, with `schedule: plateau`."""
     clip: float = 1.0
-    """The largest norm of the gradients; 0 leaves them as they are."""
+    """Maximum norm of the gradients (gradient clipping); 0 turns clipping off."""
     ema: float = 0.0
-    """Decay of a running mean of the weights, which is what is judged and saved; 0 takes the weights themselves."""
+    """Decay of the exponential moving average (EMA) of the weights, such as 0.998, which is then evaluated and saved;
+    0 uses the weights themselves."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 where the device computes it quickly, else float32."""
+    """Number format of the computation; `auto` is bfloat16 on devices that compute it fast, else float32."""
     device: str = "auto"
-    """auto: the GPU if there is one."""
+    """Device: `cpu`, `cuda`, `cuda:1` or `mps`; `auto` uses the GPU if there is one."""
     seed: int = 1
-    """All that is random follows from it."""
+    """Random seed of initialization, shuffling, sampling and dropout."""
     log_every: int = 50
-    """Steps between lines of the log."""
+    """Number of steps between lines of the log."""
     evaluate_every: int | None = None
-    """Steps between evaluations; without it once an epoch."""
+    """Number of steps between evaluations; null evaluates once an epoch."""
     best: str = "loss"
-    """The metric by which the best model is kept, one of those that judge the output."""
+    """Metric that selects the best model, one of the metrics of the output."""
     patience: int | None = None
-    """Stop after this many evaluations without a better one."""
+    """Number of evaluations without improvement after which the training stops (early stopping); null never stops."""
     save_every: int | None = None
-    """Steps between checkpoints."""
+    """Number of steps between checkpoints; null leaves it to `save_minutes`."""
     save_minutes: float = 10.0
-    """Minutes after which a checkpoint is written at the latest."""
+    """Maximum number of minutes between checkpoints."""
     tensorboard: bool = False
-    """Also write what is logged for TensorBoard."""
+    """Writes the log for TensorBoard as well."""
     negatives: int = 15
-    """With cross: how many wrong candidates each context is read with, the given ones first, then others' responses."""
+    """Cross-encoders: number of negatives for each context, those of its row first, then responses of other rows."""
     hard_negatives: bool = False
-    """With cross and compare: take those wrong candidates of the batch that the comparison takes for best, not any."""
+    """Cross-encoders with `compare`: uses the hardest negatives of the batch, those that `compare` scores highest,
+    instead of random ones."""
     candidates: int = 10
-    """Rankers: how many candidates a held-out pair is judged among: its response, and those of others drawn by seed."""
+    """Rankers: number of candidates for each validation row: its response, and others drawn by seed."""
     chunk_tokens: int = 1024
-    """Rankers: rows × longest that are read at a time."""
+    """Rankers: maximum number of tokens (rows × longest) that are encoded at a time (chunk of gradient caching)."""
     memory_tokens: int = 8192
-    """Rankers: a batch with more tokens than this is read twice, chunk by chunk (gradient caching), so that memory does
-    not grow with it."""
+    """Rankers: number of tokens above which a batch is encoded twice, chunk by chunk (gradient caching), so that memory
+    does not grow with the batch."""
 
     def __post_init__(self) -> None:
         least = {

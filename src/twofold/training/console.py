@@ -20,7 +20,7 @@ class Console:
     """Callback that shows each evaluation when it is logged."""
 
     def __init__(self, history: History, metric: str, higher_is_better: bool) -> None:
-        """history: the log so far, of a training that is resumed"""
+        """history: log so far, of a training that is resumed"""
         self.history, self.metric, self.higher_is_better = history, metric, higher_is_better
 
     def __call__(self, line: Line) -> None:

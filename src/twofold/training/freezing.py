@@ -1,4 +1,4 @@
-"""Which parts of a model learn: frozen encoders, gradual unfreezing, and models of which nothing learns."""
+"""Freezing: frozen encoders, gradual unfreezing, and the refusal of models of which nothing learns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twofold.training.config import TrainConfig
 
 
 class Freezing:
-    """Which levels of the encoder learn; a parameter that its own settings keep from learning never does."""
+    """Freezes and unfreezes levels of the encoder; parameters frozen by settings of their own never learn."""
 
     def __init__(self, model: Model, config: TrainConfig) -> None:
         self.model, self.config = model, config
@@ -24,7 +24,7 @@ class Freezing:
         self.unfrozen: int | None = None
 
     def at(self, progress: float) -> None:
-        """Let those learn that are to when `progress` of the training is done."""
+        """Unfreezes the levels that learn once the share `progress` of the training is done."""
         if self.config.freeze == "none":
             return
         unfrozen = 0
@@ -41,13 +41,13 @@ class Freezing:
 
 
 def levels_from_the_top(model: Model) -> list[list[nn.Parameter]]:
-    """The parameters of what reads, layer by layer; a tower of its own for candidates is unfrozen with the other."""
+    """Parameters of the encoder, layer by layer from the top; layers of a second tower belong to those of the first."""
     towers = [tower.levels()[::-1] for tower in model.encoders()]
     return [list(chain.from_iterable(levels)) for levels in zip_longest(*towers, fillvalue=[])]
 
 
 def refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
-    """Refuse a model of which nothing learns, and BatchNorm where gradients would not be those of the full batch."""
+    """Refuses a model of which nothing learns, and BatchNorm where gradients would not be those of the full batch."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TwofoldError("train.freeze=encoder: nothing else of this model learns; use gradual or none")
     norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]

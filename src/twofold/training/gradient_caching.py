@@ -1,7 +1,7 @@
 """Gradient caching (GradCache, Gao et al., 2021): large batches of a ranker within bounded memory.
 
-The loss needs only what is kept of each text. So its gradients at that point come first; they are then passed on into
-the encoder chunk by chunk, each of which is read a second time with the same dropout.
+The loss needs only the representation of each text. Its gradients are computed first; they are then passed on into the
+encoder chunk by chunk, and each chunk is read a second time with the same dropout.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from twofold.types import Batch, Loss
 
 @dataclass(frozen=True)
 class GradientCaching:
-    """How a ranker's batches are read in training."""
+    """Computes the gradients of a ranker's batches, chunk by chunk where a batch is large."""
 
     chunk_tokens: int
-    """Rows × longest that are read at a time."""
+    """Number of tokens (rows × longest) that are read at a time."""
     memory_tokens: int
-    """A batch with more tokens than this is read twice, so that memory does not grow with it."""
+    """Number of tokens above which a batch is read twice, so that memory does not grow with it."""
     hard_negatives: bool = False
-    """Whether a cross-encoder that compares learns from the wrong candidates that its comparison takes for best."""
+    """True if a cross-encoder with `compare` learns from the negatives that its comparison scores best."""
 
     def backward(self, model: Ranker, batch: Batch, scale: float) -> Loss:
-        """Add the gradients of `scale` × the loss to every parameter."""
+        """Adds the gradients of `scale` × the loss to every parameter."""
         if self.hard_negatives:
             batch = choose_hard_negatives(model, batch)
         target, chunks = model.target_of(batch), Chunks(model, batch, self.chunk_tokens)
@@ -56,7 +56,7 @@ class GradientCaching:
 
 
 def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, scale: float) -> Loss:
-    """Give the representations the gradients of `scale` × the loss, block of contexts by block."""
+    """Adds the gradients of `scale` × the loss to the representations, one block of contexts at a time."""
     with model.autocast():
         gathered = cached.gathered(target, model.symmetric)
     # Every block of contexts adds to the gradient of all candidates; only their sum goes back to the other processes.
@@ -74,7 +74,7 @@ def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, 
 
 
 def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[int]) -> None:
-    """Read each chunk a second time, with the same dropout, and pass its gradients on."""
+    """Reads each chunk a second time with the same dropout, and passes its gradients on."""
     for number, chunk in enumerate(chunks.chunks):
         torch.manual_seed(seeds[number])
         with model.autocast():
@@ -90,7 +90,7 @@ def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[
 
 @torch.no_grad()
 def choose_hard_negatives(model: Ranker, batch: Batch) -> Batch:
-    """As many wrong candidates of each context as were drawn, but those that the comparison takes for best."""
+    """Replaces the drawn negatives of each context by as many that the comparison scores best."""
     target = model.target_of(batch)
     contexts, candidates = (cast(Unread, batch.inputs[name]) for name in (INPUT, CANDIDATE))
     assert target.drawn is not None

@@ -14,7 +14,7 @@ class Length:
     """Turns `train.epochs`, `train.min_steps` and `train.max_steps` into epochs and steps of the data at hand."""
 
     def __init__(self, config: TrainConfig, batches: int) -> None:
-        """batches: the number of batches of the first epoch"""
+        """batches: number of batches of the first epoch"""
         self.config = config
         steps = max(1, -(-batches // config.accumulate))
         self.epochs = max(config.epochs, -(-(config.min_steps or 0) // steps))
@@ -46,6 +46,6 @@ class Length:
         return progress.batch == 0 and progress.epoch % self.epochs_between_evaluations == 0
 
     def setting(self) -> str:
-        """The setting that decides the length, with its value."""
+        """Setting that decides the length, with its value."""
         name = "max_steps" if self.config.max_steps else "min_steps" if self.raised else "epochs"
         return f"train.{name}={getattr(self.config, name)}"

@@ -1,4 +1,4 @@
-"""The log of a training: one JSON object a line, appended, cut back on resume, and passed to callbacks."""
+"""Log of a training: one JSON object a line, appended, cut back on resume, and passed to callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop: the same steps in the same order, however often a training is stopped and resumed."""
+"""Training loop: equal steps in equal order, however often a training is stopped and resumed."""
 
 from __future__ import annotations
 

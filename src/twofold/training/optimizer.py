@@ -1,4 +1,4 @@
-"""How fast weights learn: optimizers, learning-rate schedules, and the exponential moving average of weights."""
+"""Optimizers, learning-rate schedules, and the exponential moving average (EMA) of the weights."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from twofold.training.freezing import levels_from_the_top
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Decay for matrices, none for norms and biases; `scale` is what a group's rate is multiplied by.
+    """Builds the optimizer: weight decay for matrices only; `scale` is the factor of a group's learning rate.
 
-    What has no rate does not learn, and is from then on computed without gradients.
+    Parameters with a rate of 0 do not learn, and are from then on computed without gradients.
     """
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     multipliers = config.learning_rate_multipliers
@@ -39,7 +39,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         raise TwofoldError("train.learning_rate_multipliers: nothing learns; give the encoder or a decoder one above 0")
     made = [
         {"params": members, "weight_decay": config.weight_decay if matrix else 0.0, "scale": scale}
-        for (matrix, scale), members in sorted(groups.items(), key=lambda item: item[0], reverse=True)
+        for (matrix, scale), members in sorted(groups.items(), key=lambda group: group[0], reverse=True)
     ]
     betas = (0.9, config.beta2)
     if config.optimizer == "adamax":
@@ -48,7 +48,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float, plateau: float, total: float = math.inf) -> float:
-    """The rate of step `step` of `total`, counted from 1, when `progress` of the training is done."""
+    """Learning rate of step `step` of `total`, counted from 1, when the share `progress` of the training is done."""
     warmup = max(1.0, config.warmup)
     if config.warmup_share is not None:
         warmup = max(1.0, min(warmup, config.warmup_share * total))
@@ -63,7 +63,7 @@ def learning_rate(config: TrainConfig, step: int, progress: float, plateau: floa
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The optimizer's memory as named tensors: `<parameter>/<what>`."""
+    """State of the optimizer as named tensors: `<parameter>/<what>`."""
     return {
         f"{name}/{key}": value.detach()
         for name, parameter in model.named_parameters()
@@ -72,7 +72,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Give the optimizer back what `optimizer_tensors` took."""
+    """Restores the state that `optimizer_tensors` returned."""
     parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         parameter, key = name.rsplit("/", 1)
@@ -80,9 +80,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
 
 
 class ExponentialMovingAverage:
-    """An exponential mean of the weights over the steps; early on it forgets faster, so as not to keep the start.
+    """Exponential moving average of the weights; its decay is lower at first, so that it leaves the start behind.
 
-    What BatchNorm has seen belongs to the weights of each step, and is averaged with them.
+    The running statistics of BatchNorm belong to the weights of each step, and are averaged with them.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -99,7 +99,7 @@ class ExponentialMovingAverage:
         torch._foreach_lerp_(self.means, self.parameters, 1 - decay)
 
     def swap(self) -> None:
-        """Exchange weights and means; twice is never."""
+        """Exchanges weights and means; a second call undoes the first."""
         for parameter, mean in zip(self.parameters, self.means, strict=True):
             kept = parameter.clone()
             parameter.copy_(mean)

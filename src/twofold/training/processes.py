@@ -1,4 +1,4 @@
-"""One process or several: what each must know of the others."""
+"""Communication between the processes of a training; a single process needs none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Join the processes that `torchrun` started, if it did, for as long as the work lasts."""
+    """Joins the processes that `torchrun` started, if it did, for as long as the block lasts."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
@@ -30,22 +30,22 @@ def joined() -> Iterator[None]:
 
 
 def rank() -> int:
-    """The number of this process."""
+    """Number of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def is_first() -> bool:
-    """Also before the processes have joined and after they have parted."""
+    """Returns True in the first process, also before the processes have joined and after they have parted."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def world() -> int:
-    """How many processes there are."""
+    """Number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def add_up(numbers: list[float], device: torch.device) -> list[float]:
-    """The sums over all processes."""
+    """Sums of numbers over all processes."""
     if world() == 1:
         return numbers
     tensor = torch.tensor(numbers, dtype=torch.float64, device=device)
@@ -54,7 +54,7 @@ def add_up(numbers: list[float], device: torch.device) -> list[float]:
 
 
 def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sum the gradients of all processes, in one message for each kind of number."""
+    """Sums the gradients of all processes, in a single message."""
     gradients = []
     for parameter in parameters:
         if parameter.requires_grad:
@@ -68,7 +68,7 @@ def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def from_first(value: Any) -> Any:
-    """What the first process has, given to all."""
+    """Returns the value of the first process in every process."""
     if world() == 1:
         return value
     box = [value]
@@ -78,7 +78,7 @@ def from_first(value: Any) -> Any:
 
 @contextmanager
 def first_goes_ahead() -> Iterator[None]:
-    """The first process does the work, then the others, who find it done."""
+    """Runs the block in the first process, then in the others, which find its work done."""
     if world() > 1 and rank() > 0:
         dist.barrier()
     yield
@@ -88,7 +88,7 @@ def first_goes_ahead() -> Iterator[None]:
 
 @contextmanager
 def asked_to_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at Ctrl-C and at a polite kill, so that a training ends after a step, with a checkpoint."""
+    """Calls `stop` at Ctrl-C and at SIGTERM, so that a training ends after a step, with a checkpoint."""
     try:
         before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread, which alone may do so

@@ -1,4 +1,4 @@
-"""A training that has ended, as `twofold.train` returns it."""
+"""Result of a training, as `twofold.train` returns it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Run:
 
     @cached_property
     def model(self) -> Model:
-        """The best model, loaded from the folder."""
+        """Best model, loaded from the folder."""
         return load(self.folder / "model", allow_code=True)  # the recipe has run the same code
 
     @cached_property
     def history(self) -> History:
-        """All that was logged: training values, evaluations, and metrics after the last step."""
+        """Content of the log: training values, evaluations, and metrics after the last step."""
         return History.read(self.folder / FILE)
 
     def __repr__(self) -> str:
