@@ -116,7 +116,7 @@ def cost(folder: Path, model: Ranker, times: int) -> dict[str, Any]:
                 measured.setdefault(kind, {}).setdefault(name, []).append((time.perf_counter() - start) * 1000)
     Catalog.checkpoint = checkpoint  # type: ignore[method-assign]
     medians = {
-        kind: {name: statistics.median(found) for name, found in both.items()} for kind, both in measured.items()
+        kind: {name: statistics.median(values) for name, values in both.items()} for kind, both in measured.items()
     }
     return {
         kind: {

@@ -82,9 +82,9 @@ def main() -> None:
         command = [sys.executable, __file__, "--memory", way]
         memory[way] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     share = statistics.median(b / a for a, b in zip(seconds["none"], seconds["encoder"], strict=True))
-    found = {way: statistics.median(seconds[way]) for way in WAYS}
-    print(f"a frozen step takes {share:.2f} of a full one; {found}; MiB before and at the peak: {memory}")
-    content = {"rows": ROWS, "tokens": WORDS, "cpu_seconds": found, "frozen_over_full": share, "memory_mib": memory}
+    medians = {way: statistics.median(seconds[way]) for way in WAYS}
+    print(f"a frozen step takes {share:.2f} of a full one; {medians}; MiB before and at the peak: {memory}")
+    content = {"rows": ROWS, "tokens": WORDS, "cpu_seconds": medians, "frozen_over_full": share, "memory_mib": memory}
     save("freezing", {"rounds": options.rounds, **content})
 
 

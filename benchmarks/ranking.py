@@ -77,14 +77,14 @@ def judge(name: str, model: Ranker, data: str, about: dict[str, Any]) -> None:
     """Metrics over the whole dev part; which rows were right stays with them, for paired comparisons."""
     asked = questions(model.reader, dev_rows(data))[: JUDGED.get(name)]
     scored = score_questions(model, asked)
-    found = places(scored.scores, [one.right[0] for one in asked], [one.place for one in asked])
-    metrics = summary(found)
+    ranks = places(scored.scores, [question.right[0] for question in asked], [question.place for question in asked])
+    metrics = summary(ranks)
     if scored.cosines is not None:
         metrics["cosine"] = float(scored.cosines.mean())
     metrics["milliseconds"] = milliseconds(model, asked[:: len(asked) // 100][:100])
     print(f"{name}: {metrics}", flush=True)
-    candidates = sorted({len(one.candidates) for one in asked})
-    right = " ".join(f"{recall(place, 1):.4g}" for place in found)
+    candidates = sorted({len(question.candidates) for question in asked})
+    right = " ".join(f"{recall(place, 1):.4g}" for place in ranks)
     content = {"data": data, **about, "metrics": metrics, "examples": len(asked), "candidates": candidates}
     save(f"ranking/{name}", {**content, "right": right})
 
@@ -92,13 +92,13 @@ def judge(name: str, model: Ranker, data: str, about: dict[str, Any]) -> None:
 def time_all(table: dict[str, tuple[str, str, list[str]]], runs: Path) -> None:
     """Milliseconds for one context with ten or twenty candidates, model by model in turn, medians of the rounds."""
     torch.set_num_threads(1)
-    found: dict[str, list[float]] = {name: [] for name in table if (runs / name / "model").is_dir()}
-    models = {name: load_ranker(runs / name) for name in found}
+    times: dict[str, list[float]] = {name: [] for name in table if (runs / name / "model").is_dir()}
+    models = {name: load_ranker(runs / name) for name in times}
     asked = {name: questions(model.reader, dev_rows(table[name][0]))[:50] for name, model in models.items()}
     for _ in range(ROUNDS):
         for name, model in models.items():
-            found[name].append(milliseconds(model, asked[name]))
-    medians = {name: round(statistics.median(own), 2) for name, own in found.items()}
+            times[name].append(milliseconds(model, asked[name]))
+    medians = {name: round(statistics.median(values), 2) for name, values in times.items()}
     print(medians, flush=True)
     save("ranking_milliseconds", {"rounds": ROUNDS, "contexts": 50, "milliseconds": medians})
 
@@ -110,15 +110,15 @@ def dev_rows(data: str) -> list[Row]:
 
 def compare() -> None:
     """Which ranker is ahead on each data set, R@1 by a paired bootstrap over the rows of dev."""
-    found = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "ranking").glob("*.json"))}
+    results = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "ranking").glob("*.json"))}
     lines = []
-    for first, second in itertools.combinations(found, 2):
-        if found[first]["data"] == found[second]["data"]:
-            ours, theirs = (np.array(found[name]["right"].split(), float) for name in (second, first))
+    for first, second in itertools.combinations(results, 2):
+        if results[first]["data"] == results[second]["data"]:
+            ours, theirs = (np.array(results[name]["right"].split(), float) for name in (second, first))
             rows = min(len(ours), len(theirs))
             interval = paired_bootstrap(ours[:rows], theirs[:rows])
             ahead = second if interval.low > 0 else first if interval.high < 0 else None
-            shown = [round(one, 4) for one in (interval.difference, interval.low, interval.high)]
+            shown = [round(value, 4) for value in (interval.difference, interval.low, interval.high)]
             line = {"of": second, "to": first, "rows": rows, "difference": shown[0], "interval": shown[1:]}
             lines.append({**line, "ahead": ahead})
     save("ranking_compared", {"metric": "r@1", "confidence": 0.95, "pairs": lines})
@@ -147,10 +147,10 @@ def main() -> None:
         model = load_ranker(options.runs / name)
         log = [json.loads(line) for line in (options.runs / name / "log.jsonl").read_text().splitlines()]
         seen = round(log[0]["rows"] * max(line.get("epoch", 0) for line in log))
-        size = sum(one.numel() for one in model.parameters())
+        size = sum(parameter.numel() for parameter in model.parameters())
         about = {
             "recipe": recipe,
-            "changes": [one for one in changed if not one.startswith(("data.train", "start"))],
+            "changes": [change for change in changed if not change.startswith(("data.train", "start"))],
             "parameters": size,
         }
         about |= {"training_cpu_minutes": cpu_minutes(options.runs / name), "pairs_seen": seen}

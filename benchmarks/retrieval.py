@@ -27,19 +27,19 @@ def main() -> None:
     seconds = time.process_time() - start
     start = time.process_time()
     theirs = SentenceTransformer(folder_of("default"))
-    documents = theirs.encode([one.text for one in corpus], normalize_embeddings=True)
+    documents = theirs.encode([candidate.text for candidate in corpus], normalize_embeddings=True)
     asked = theirs.encode([str(row.values["text"]) for row in queries], normalize_embeddings=True)
-    number = {str(one.id): place for place, one in enumerate(corpus)}
+    number = {str(candidate.id): place for place, candidate in enumerate(corpus)}
     values = []
     for row, scores in zip(queries, np.asarray(asked) @ np.asarray(documents).T, strict=True):
         relevant = np.zeros(len(corpus), bool)
-        relevant[[number[str(one)] for one in row.values["relevant"]]] = True
+        relevant[[number[str(id)] for id in row.values["relevant"]]] = True
         values.append(ndcg(scores, relevant, 10))
     other = time.process_time() - start
-    found = {"twofold": ours["ndcg@10"], "sentence_transformers": float(np.mean(values))}
-    print(f"nDCG@10: {found}; CPU seconds {seconds:.0f} against {other:.0f}")
+    means = {"twofold": ours["ndcg@10"], "sentence_transformers": float(np.mean(values))}
+    print(f"nDCG@10: {means}; CPU seconds {seconds:.0f} against {other:.0f}")
     speeds = {"cpu_seconds": {"twofold": round(seconds), "sentence_transformers": round(other)}}
-    save("retrieval", {"queries": len(queries), "corpus": len(corpus), "ndcg@10": found, "metrics": ours, **speeds})
+    save("retrieval", {"queries": len(queries), "corpus": len(corpus), "ndcg@10": means, "metrics": ours, **speeds})
 
 
 if __name__ == "__main__":

@@ -39,12 +39,12 @@ def main() -> None:
     captions = [str(row.values[f"caption{number}"]) for row in rows for number in range(CAPTIONS)]
     scores = model.score(captions, [row.values["image"] for row in rows]).cpu().numpy()  # (captions, images)
     owners = np.arange(len(captions)) // CAPTIONS
-    own = owners[:, None] == np.arange(len(rows))
+    right = owners[:, None] == np.arange(len(rows))
     first = slice(0, None, CAPTIONS)
     measured = {
-        "text to image": {"questions": len(captions), "among": len(rows), **recall(scores, own)},
-        "image to text": {"questions": len(rows), "among": len(rows), **recall(scores[first].T, own[first].T)},
-        "image to any of five texts": {"questions": len(rows), "among": len(captions), **recall(scores.T, own.T)},
+        "text to image": {"questions": len(captions), "among": len(rows), **recall(scores, right)},
+        "image to text": {"questions": len(rows), "among": len(rows), **recall(scores[first].T, right[first].T)},
+        "image to any of five texts": {"questions": len(rows), "among": len(captions), **recall(scores.T, right.T)},
     }
     for name, metrics in measured.items():
         print(name, metrics)

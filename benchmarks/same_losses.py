@@ -72,12 +72,12 @@ def main() -> None:
                 options.known.write_text(json.dumps(known))
         with tempfile.TemporaryDirectory() as folder:
             after = losses(options.after.resolve(), recipe, options.steps, Path(folder))
-        apart = max(abs(one - other) for one, other in zip(known[recipe], after, strict=True))
+        apart = max(abs(loss - other) for loss, other in zip(known[recipe], after, strict=True))
         compared[recipe] = {"before": known[recipe], "after": after, "largest_difference": apart}
         print(f"{recipe}: {'same' if apart <= TOLERANCE else 'DIFFERENT'}, {apart:.2e}", flush=True)
     sys.argv[1:] = ["BEFORE", "AFTER"]  # the checkouts lie anywhere
     save("same_losses", {"steps": options.steps, "tolerance": TOLERANCE, "recipes": compared})
-    sys.exit(any(one["largest_difference"] > TOLERANCE for one in compared.values()))
+    sys.exit(any(result["largest_difference"] > TOLERANCE for result in compared.values()))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def main() -> None:
         form, codes, count = options.one
         print(json.dumps(measure(form, int(codes), int(count))))
         return
-    found = []
+    forms = []
     for codes in (16, 64):
         for count in (1_000, 100_000):
             both = {}
@@ -65,8 +65,8 @@ def main() -> None:
                 both[form] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             faster = both["naive"]["milliseconds"] / both["twofold"]["milliseconds"]
             print(f"m {codes}, {count:,} candidates: {both}, {faster:.2f} times as fast", flush=True)
-            found.append({"codes": codes, "candidates": count, **both, "times_as_fast": round(faster, 2)})
-    save("scoring", {"width": WIDTH, "forms": found})
+            forms.append({"codes": codes, "candidates": count, **both, "times_as_fast": round(faster, 2)})
+    save("scoring", {"width": WIDTH, "forms": forms})
 
 
 if __name__ == "__main__":

@@ -52,14 +52,14 @@ TEXTS = {
 
 def sentences(limit: int) -> list[str]:
     """Different real sentences: what the standard library says about itself, then the data sets in turn."""
-    found = dict.fromkeys(str(one["response"]) for one in pairs(standard_library_docs()))
+    texts = dict.fromkeys(str(pair["response"]) for pair in pairs(standard_library_docs()))
     readers: list[Iterator[str]] = [_column(file, name) for file, name in TEXTS.items()]
     for text in itertools.chain.from_iterable(itertools.zip_longest(*readers)):
-        if len(found) >= limit:
+        if len(texts) >= limit:
             break
         if text and text.strip():
-            found[text] = None
-    return list(found)[:limit]
+            texts[text] = None
+    return list(texts)[:limit]
 
 
 def _column(file: str, name: str) -> Iterator[str]:
@@ -86,7 +86,7 @@ def enlarged(vectors: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
         return vectors[:count]
     random = np.random.default_rng(1)
     sample = vectors[random.choice(len(vectors), 1000, replace=False)]
-    nearest = [np.sort(np.linalg.norm(vectors - one, axis=1))[1] for one in sample[:200]]
+    nearest = [np.sort(np.linalg.norm(vectors - vector, axis=1))[1] for vector in sample[:200]]
     size = float(np.median(nearest)) / np.sqrt(vectors.shape[1])
     result = np.empty((count, vectors.shape[1]), np.float32)
     result[: len(vectors)] = vectors
@@ -102,7 +102,7 @@ def quantized_of(vectors: np.ndarray[Any, Any]) -> QuantizedVectors:
     """As an index keeps them."""
     parts = [QuantizedVectors.of(vectors[start : start + 65_536]) for start in range(0, len(vectors), 65_536)]
     return QuantizedVectors(
-        *(np.concatenate(one) for one in zip(*(vars(part).values() for part in parts), strict=True))
+        *(np.concatenate(values) for values in zip(*(vars(part).values() for part in parts), strict=True))
     )
 
 
@@ -175,13 +175,13 @@ def compare(candidates: Candidates, queries: list[Query], slow: int) -> dict[str
             programs["tuned_flat_searches"] = partial(candidates.flat_faiss, codes, 20)
             programs["product_and_softmax"] = partial(candidates.product, query)
             programs["public_form"] = partial(candidates.public, query)
-            found, want = candidates.exact(query), candidates.product(query)
+            hits, want = candidates.exact(query), candidates.product(query)
             recalls.append(float(np.isin(want.indices.numpy(), candidates.fast(query).keys).mean()))
-            best = np.sort(found.scores)[::-1][:K]
+            best = np.sort(hits.scores)[::-1][:K]
             wrong += not np.allclose(best, want.values.numpy(), rtol=1e-5, atol=1e-5)
         for name, run in programs.items():
             times.setdefault(name, []).append(milliseconds(run))
-    medians = {name: statistics.median(one) for name, one in times.items()}
+    medians = {name: statistics.median(values) for name, values in times.items()}
     flat = min(medians[name] for name in medians if name.startswith("flat"))
     ratios = {name: round(value / flat, 3) for name, value in medians.items()}
     cosines = np.mean([_collinear(query) for query in queries])
@@ -224,12 +224,15 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     for codes in (16, 64):
         ranker = trained(codes, options.runs, options.rows)
-        queries = [Query(ranker.head, ranker.embed_contexts([one])) for one in asked]
+        queries = [Query(ranker.head, ranker.embed_contexts([context])) for context in asked]
         scale = float(ranker.embed_candidates(["any"]).vectors.norm())  # candidates are of this length
         for size in options.sizes:
             candidates = Candidates(enlarged(real * scale, size))
             slow = 20 if size <= 100_000 else 5
-            for kind, some in (("trained", queries), ("dispersed", [dispersed(one, random) for one in queries[:slow]])):
+            for kind, some in (
+                ("trained", queries),
+                ("dispersed", [dispersed(query, random) for query in queries[:slow]]),
+            ):
                 line = {"codes": codes, "kind": kind, "candidates": size, "real": min(1.0, len(real) / size)}
                 line |= compare(candidates, some, slow)
                 print(line, flush=True)
@@ -249,7 +252,7 @@ def read(folder: Path, count: int) -> tuple[np.ndarray[Any, Any], dict[str, Any]
     info = twofold.open_index(folder).info()
     per_million = {name: round(size / info["candidates"]) for name, size in info["bytes"].items()}  # bytes → megabytes
     shards = [Shard(folder / SHARD_FOLDER, record) for record in Catalog(folder).shards()]
-    vectors = np.concatenate([one.vectors(np.arange(len(one))) for one in shards])
+    vectors = np.concatenate([shard.vectors(np.arange(len(shard))) for shard in shards])
     return vectors, {**json.loads(notes.read_text()), "real": len(vectors), "disk_megabytes_per_million": per_million}
 
 
@@ -270,11 +273,13 @@ def plot(measured: list[dict[str, Any]], path: Path) -> None:
     shown = {"exact": "exact search", "product_and_softmax": "product and softmax", "public_form": "public form"}
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for codes, style in ((16, "--"), (64, "-")):
-        lines = [one for one in measured if one["codes"] == codes and one["kind"] == "trained"]
-        sizes = [one["candidates"] for one in lines]
+        lines = [line for line in measured if line["codes"] == codes and line["kind"] == "trained"]
+        sizes = [line["candidates"] for line in lines]
         for name, label in shown.items():
-            axes.plot(sizes, [one["milliseconds"][name] for one in lines], style, marker="o", label=f"{label}, {codes}")
-    flat = [min(v for n, v in one["milliseconds"].items() if n.startswith("flat")) for one in lines]
+            axes.plot(
+                sizes, [line["milliseconds"][name] for line in lines], style, marker="o", label=f"{label}, {codes}"
+            )
+    flat = [min(v for n, v in line["milliseconds"].items() if n.startswith("flat")) for line in lines]
     axes.plot(sizes, flat, "k:", marker="o", label="flat scan of a bi-encoder")
     axes.set(xscale="log", yscale="log", xlabel="candidates", ylabel="milliseconds of one core")
     axes.legend(fontsize=7)

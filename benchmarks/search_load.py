@@ -32,11 +32,11 @@ def change(folder: Path, texts: list[str], seconds: float, done: Any) -> None:
     changes = 0
     while time.monotonic() < end:
         some = draw.sample(range(len(texts)), 5)
-        new, old = [one for one in some if one not in there], [one for one in some if one in there]
+        new, old = [number for number in some if number not in there], [number for number in some if number in there]
         if new:
-            index.add([{"id": f"moving {one}", "text": texts[one]} for one in new])
+            index.add([{"id": f"moving {number}", "text": texts[number]} for number in new])
         if old:
-            index.remove([f"moving {one}" for one in old])
+            index.remove([f"moving {number}" for number in old])
         there = (there | set(new)) - set(old)
         changes += 1
         if changes % 50 == 0:
@@ -48,15 +48,17 @@ class Judge:
     """Knows every score beforehand."""
 
     def __init__(self, index: twofold.Index, asked: list[list[str]], moving: list[str]) -> None:
-        self.alone = {one: index.search(asked[one], K) for one in range(len(asked))}
+        self.alone = {number: index.search(asked[number], K) for number in range(len(asked))}
         scores = index.model.score(asked, index.model.prepare(moving)).numpy()
-        self.moving = {(one, f"moving {n}"): scores[one, n] for one in range(len(asked)) for n in range(len(moving))}
+        self.moving = {
+            (number, f"moving {n}"): scores[number, n] for number in range(len(asked)) for n in range(len(moving))
+        }
 
-    def wrong(self, one: int, hits: Any) -> bool:
+    def wrong(self, number: int, hits: Any) -> bool:
         stay = [hit for hit in hits if not str(hit.id).startswith("moving")]
-        expected = self.alone[one][: len(stay)]
+        expected = self.alone[number][: len(stay)]
         close = all(abs(a.score - b.score) < 1e-5 for a, b in zip(stay, expected, strict=True))
-        moved = all(abs(self.moving[one, hit.id] - hit.score) < 1e-5 for hit in hits if hit not in stay)
+        moved = all(abs(self.moving[number, hit.id] - hit.score) < 1e-5 for hit in hits if hit not in stay)
         falling = all(a.score >= b.score - 1e-6 for a, b in itertools.pairwise(hits))
         return not (close and moved and falling and len(hits) == K and hits.exact)
 
@@ -83,30 +85,30 @@ def main() -> None:
     def client(number: int) -> None:
         draw = random.Random(number)
         while time.monotonic() < end:
-            one, start = draw.randrange(len(asked)), time.perf_counter()
+            chosen, start = draw.randrange(len(asked)), time.perf_counter()
             try:
-                hits = index.search(asked[one], K)
+                hits = index.search(asked[chosen], K)
             except Exception as error:
                 failed.append(repr(error))
                 return
             times.append((time.perf_counter() - start) * 1000)
-            if judge.wrong(one, hits):
-                wrong.append(one)
+            if judge.wrong(chosen, hits):
+                wrong.append(chosen)
 
     spawned = multiprocessing.get_context("spawn")
     done = spawned.Queue()
     writer = spawned.Process(target=change, args=(folder, moving, options.seconds, done))
     writer.start()
     clients = [threading.Thread(target=client, args=(number,)) for number in range(options.clients)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
     changes, there = done.get()
     writer.join()
-    left = {f"moving {one}" for one in there}
+    left = {f"moving {number}" for number in there}
     lost = len(stay) + len(left) - len(index)
-    lost += sum(index.search(moving[one], 1)[0].id != f"moving {one}" for one in there)
+    lost += sum(index.search(moving[number], 1)[0].id != f"moving {number}" for number in there)
     p50, p95, p99 = (round(float(value), 1) for value in np.percentile(times, [50, 95, 99]))
     result = {"clients": options.clients, "seconds": options.seconds, "candidates": len(stay), "answers": len(times)}
     result |= {"wrong": len(wrong), "failed": failed[:3], "changes": changes, "lost": lost}

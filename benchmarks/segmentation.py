@@ -63,7 +63,7 @@ def size(model: nn.Module, pixels: Tensor) -> dict[str, float]:
     """Millions of parameters and of multiply-adds for one image."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model.eval()(pixels[:1])
-    parameters = sum(one.numel() for one in model.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"parameters": parameters / 1e6, "multiply_adds": counter.get_total_flops() / 2e6}
 
 

@@ -39,7 +39,7 @@ def recipe(rows: Path, reads: str, writes: str) -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    found = []
+    results = []
     for task, make in TASKS.items():
         for reads, writes in PAIRS:
             with tempfile.TemporaryDirectory() as folder:
@@ -52,12 +52,12 @@ def main() -> None:
                 known = {json.loads(line)["source"] for line in file.read_text().splitlines()}
                 test = [row for row in make(4000, seed=2) if row["source"] not in known][:1000]
                 exact = twofold.evaluate(Path(folder) / "run", test).metrics["exact_match"]
-            found.append({"task": task, "encoder": reads, "decoder": writes, "exact_match": exact, "rows": len(test)})
+            results.append({"task": task, "encoder": reads, "decoder": writes, "exact_match": exact, "rows": len(test)})
             print(
                 f"{task:8} {reads:11} → {writes:13} exact match {exact:.1%} of {len(test)} ({seconds:.0f} CPU s)",
                 flush=True,
             )
-    save("tasks", {"tasks": found})
+    save("tasks", {"tasks": results})
 
 
 if __name__ == "__main__":

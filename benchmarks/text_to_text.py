@@ -40,7 +40,7 @@ def main() -> None:
         model = twofold.load(options.runs / name)
         report = twofold.evaluate(model, examples(DEV[name]))
         cpu = cpu_minutes(options.runs / name)
-        size = sum(one.numel() for one in model.parameters())
+        size = sum(parameter.numel() for parameter in model.parameters())
         print(f"{name}: {report.metrics} in {cpu} CPU minutes", flush=True)
         measured = {"recipe": name, "dev": DEV[name], "parameters": size, "training_cpu_minutes": cpu}
         save(name, {**measured, "metrics": report.metrics, "examples": report.examples, **report.tables})

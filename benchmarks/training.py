@@ -111,8 +111,8 @@ def main() -> None:
             return Model(model.config, model.tokenizers)
 
         def loop(make: Callable[[], nn.Module], data: TrainingRows, epoch: int) -> None:
-            one = make()
-            bare(one, one.loss, batches(seeded(data, epoch + 2), 0), config)  # type: ignore[arg-type]
+            network = make()
+            bare(network, network.loss, batches(seeded(data, epoch + 2), 0), config)  # type: ignore[arg-type]
 
         loops: dict[str, tuple[TrainingRows, Callable[[int], None]]] = {
             "nn.Transformer, padded batches of a fixed number of rows": (
@@ -139,7 +139,7 @@ def main() -> None:
     print(
         f"twofold train: {against_plain:.2f} × the plain loop, {against_bare:.3f} × the bare loop (medians of ratios)"
     )
-    shown = {name: {"median": statistics.median(found), "all": found} for name, found in rates.items()}
+    shown = {name: {"median": statistics.median(values), "all": values} for name, values in rates.items()}
     ratios = {"to_plain_loop": against_plain, "to_bare_loop": against_bare}
     save(
         "training",

@@ -55,7 +55,7 @@ def judge_text(name: str, runs: Path) -> None:
     report = twofold.evaluate(model, [row.values for row in rows])
     beside = {"similarity": zero_shot, "tag_names": frequent_tags, "tag_names_ko": frequent_tags}
     content: dict[str, Any] = {"recipe": name, "dev": TEXTS[name], "training_cpu_minutes": cpu_minutes(runs / name)}
-    content |= {"parameters": sum(one.numel() for one in model.parameters()), "examples": report.examples}
+    content |= {"parameters": sum(parameter.numel() for parameter in model.parameters()), "examples": report.examples}
     content |= {"metrics": report.metrics}
     if name in beside:
         content["without_training"] = beside[name](TEXTS[name], rows)
@@ -67,7 +67,8 @@ def zero_shot(dev: str, rows: Sequence[Row]) -> dict[str, float]:
     """How the cosine of `default` orders the pairs of sentences."""
     model: Any = twofold.load("default")
     sides = [
-        model.embed_candidates([str(row.values[one]) for row in rows]).single for one in ("sentence1", "sentence2")
+        model.embed_candidates([str(row.values[column]) for row in rows]).single
+        for column in ("sentence1", "sentence2")
     ]
     cosines = (sides[0] * sides[1]).sum(1).cpu().numpy()
     right = np.array([float(row.values["score"]) for row in rows])
@@ -80,9 +81,9 @@ def frequent_tags(dev: str, rows: Sequence[Row]) -> dict[str, float]:
     for row in read_rows(str(DATA / dev.replace("dev", "train"))):
         for word, tag in zip(row.values["words"], row.values["tags"], strict=True):
             counts.setdefault(word, Counter())[tag] += 1
-    likeliest = {word: own.most_common(1)[0][0] for word, own in counts.items()}
-    found = [[likeliest.get(word, "O") for word in row.values["words"]] for row in rows]
-    scores = tag_scores(found, [row.values["tags"] for row in rows])
+    likeliest = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+    predicted = [[likeliest.get(word, "O") for word in row.values["words"]] for row in rows]
+    scores = tag_scores(predicted, [row.values["tags"] for row in rows])
     return {"f1": scores.entities.f1, "accuracy": scores.word_accuracy}
 
 
@@ -101,10 +102,12 @@ def judge_pretraining(runs: Path) -> None:
         train("rank_own", folder, [f"encoder={starts[-1]}"] if starts else [])
         model: Any = twofold.load(folder)
         asked = questions(model.reader, list(read_rows(str(DATA / "ubuntu_irc" / "dev.jsonl.gz"))))
-        found = places(
-            score_questions(model, asked).scores, [one.right[0] for one in asked], [one.place for one in asked]
+        ranks = places(
+            score_questions(model, asked).scores,
+            [question.right[0] for question in asked],
+            [question.place for question in asked],
         )
-        right[name] = np.array([recall(place, 1) for place in found])
+        right[name] = np.array([recall(place, 1) for place in ranks])
         curve = held_out(folder, "r@1")
         table[name] = {"r@1": float(right[name].mean()), "held_out": curve, "cpu_minutes": cpu_minutes(folder)}
         if starts:

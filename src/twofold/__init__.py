@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from twofold.generate.search import GenerateOptions
     from twofold.index import Index
     from twofold.model import Candidates, Model, Ranker
-    from twofold.recipe import Recipe, train
+    from twofold.recipe import Recipe, compare, summary, train
 
 _NAMES = {
     "twofold.api": ("build_index", "evaluate", "load", "load_ranker", "open_index"),
@@ -21,10 +21,10 @@ _NAMES = {
     "twofold.generate.search": ("GenerateOptions",),
     "twofold.index": ("Index",),
     "twofold.model": ("Candidates", "Model", "Ranker"),
-    "twofold.recipe": ("Recipe", "train"),
+    "twofold.recipe": ("Recipe", "compare", "summary", "train"),
 }
 __all__ = ["Candidates", "GenerateOptions", "Index", "Model", "Ranker", "Recipe", "TwofoldError"]
-__all__ += ["build_index", "evaluate", "load", "load_ranker", "open_index", "train"]
+__all__ += ["build_index", "compare", "evaluate", "load", "load_ranker", "open_index", "summary", "train"]
 
 
 def __dir__() -> list[str]:

@@ -194,12 +194,14 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Features:
-    """Numeric features that a part reads position by position. Images leave both fields at 0."""
+    """Numeric features that a part reads position by position. Images leave the first two fields at 0."""
 
     width: int = 0
     """Number of values at each position, such as the bands of a spectrogram."""
     limit: int = 0
     """Maximum number of positions in a row."""
+    size: tuple[int, int] | None = None
+    """Height and width of images, if all have one size."""
 
 
 InputSpec = Vocabulary | Features

@@ -1,4 +1,4 @@
-"""The command line: `twofold train`, `evaluate`, `predict`, `rank`, `index`, `search`, `import`, `list`, `demo`."""
+"""Command line: a file for each command or group of commands."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import convert, demo, evaluate, predict, ranking, train
+from twofold.cli import compare, convert, demo, evaluate, predict, ranking, summary, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
-"""Things that are wrong at once and told."""
+"""Maximum number of errors shown at once."""
 
 
 class _Group(click.Group):
-    """Says what is wrong in one line and ends with status 1; wrong usage ends with status 2."""
+    """Prints an error as one line and exits with status 1; wrong usage exits with status 2."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any("\0" in argument for argument in args):  # no shell can give one
@@ -41,7 +41,7 @@ class _Group(click.Group):
 
 
 def _with_hint(error: click.NoSuchOption) -> click.UsageError:
-    """Says how to give an input that looks like an option."""
+    """Adds the remedy for an input that looks like an option."""
     if error.option_name.startswith("--") and " " not in error.option_name:
         return error
     message = error.format_message().rstrip(".")
@@ -49,7 +49,7 @@ def _with_hint(error: click.NoSuchOption) -> click.UsageError:
 
 
 def _error_lines(error: TwofoldError) -> list[str]:
-    """One line; where several things are wrong one for each, up to a number that still can be read."""
+    """Lines of an error: one, or one for each of several errors, up to `MOST_LINES`."""
     lines = error.lines if isinstance(error, SeveralErrors) else [one_line(str(error))]
     more = [f"and {len(lines) - MOST_LINES:,} more"] if len(lines) > MOST_LINES else []
     return lines[:MOST_LINES] + more
@@ -70,6 +70,8 @@ def main() -> None:
     \b
       twofold demo                                     three rankers trained and compared, in five minutes
       twofold train translate --out runs/translate     train what a recipe says
+      twofold summary translate                        its parts, shapes and parameters
+      twofold compare runs/translate runs/small        settings that differ, metrics side by side
       twofold predict runs/translate "Ein Hund läuft."
       twofold evaluate runs/translate dev.tsv
       twofold rank default --candidates answers.txt "how do I list a folder?"
@@ -79,6 +81,7 @@ def main() -> None:
     """
 
 
-_COMMANDS = (demo.demo, train.train, evaluate.evaluate, predict.predict, ranking.rank, ranking.index, ranking.search)
-for command in (*_COMMANDS, convert.import_weights, train.list_parts):
+_MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
+_RANKERS = (ranking.rank, ranking.index, ranking.search)
+for command in (demo.demo, *_MODELS, *_RANKERS, convert.import_weights, train.list_parts):
     main.add_command(command)

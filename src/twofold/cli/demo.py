@@ -23,11 +23,11 @@ HELD_OUT = 300
 SEED = 1
 ROWS, CROSS_ROWS, CROSS_JUDGED = 2560, 384, 150
 ADDS = {"decoders": 20, "decoders.main.compare": 0, "candidate_tower": 0}
-"""The rates of a cross-encoder that learns what to add to a bi-encoder, which stays as it is."""
+"""Learning-rate multipliers of a cross-encoder that adds to the score of a frozen bi-encoder."""
 
 
 def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
-    """Three rankers on the embedded default, each a minute or so of two cores."""
+    """Recipes of three rankers on the embedded default; each trains for about a minute on two cores."""
     settings: dict[str, Any] = {"epochs": 1, "learning_rate": 1e-4, "log_every": 10, "batch_rows": 64}
     bi = {
         "data": {"train": str(train), "rows": ROWS},
@@ -102,7 +102,7 @@ def _shuffled(rows: list[Any]) -> list[Any]:
 
 
 def _compare(models: dict[str, Any], held: list[Any], texts: list[str]) -> dict[str, Any]:
-    """One line for each ranker, on rows that none has learned from; gives back what they keep of all functions."""
+    """Prints a line for each ranker, evaluated on held-out rows; returns their embeddings of all functions."""
     from twofold import api
     from twofold.data.ranks import places, recall
     from twofold.progress import bar

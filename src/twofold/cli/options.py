@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 LONGEST_START = 1 << 20
-"""Bytes of standard input from which its form is known."""
+"""Maximum number of bytes of standard input that tell its form."""
 
 
 class FilePath(click.Path):
-    """The name of a file or a folder; an empty one, as of a variable that is not set, would be the folder at hand."""
+    """Name of a file or a folder; an empty one, as of a variable that is not set, is refused: it would be the current
+    folder."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -72,7 +73,7 @@ class Stage(click.ParamType[tuple[str, int]]):
 
 
 def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """One decorator that adds all of the options, in this order."""
+    """Combines options to one decorator, in this order."""
 
     def add(command: Command) -> Command:
         for option in reversed(options):
@@ -87,13 +88,13 @@ where_options = several(
     click.option("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."),
     click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
 )
-"""Where a model computes, and whether it may bring code."""
+"""Options for the device and for a model's own code."""
 model_options = several(
     click.option("--decoder", help="Which decoder of the model, by name; evaluate takes all, others the first."),
     where_options,
     json_option,
 )
-"""Which model, where, and how the answer is shown."""
+"""Options for the decoder, the device and JSON."""
 writing_options = several(
     click.option("--beam", type=int, help="Hypotheses kept at each step; 1 is greedy."),
     click.option("--n-best", type=int, help="How many outputs for each input, at most --beam."),
@@ -106,11 +107,11 @@ writing_options = several(
     click.option("--top-p", type=float, help="When sampling: only the likeliest tokens up to this probability."),
     click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
 )
-"""How a text decoder writes; unset options are those saved with the model."""
+"""Options for text generation; those that are not given are saved with the model."""
 
 
 def check_files(given: Iterable[str], input: InputConfig) -> None:
-    """Refuse files of a type that a model does not read, before it makes something of their names."""
+    """Refuses files of a type that the model does not read; a text model would take their names for texts."""
     from twofold.config import kinds, part_config
 
     others = [cast("InputConfig", part_config("inputs", kind)) for kind in kinds("inputs")]
@@ -121,7 +122,7 @@ def check_files(given: Iterable[str], input: InputConfig) -> None:
 
 
 def refuse_given(names: Iterable[str], use: str) -> None:
-    """Refuse those of the running command's options that were given, though they are of no use here."""
+    """Refuses given options of the running command that have no effect here."""
     context = click.get_current_context()
     written = {option.name: "/".join(option.opts) for option in context.command.params}
     for name in names:
@@ -130,7 +131,7 @@ def refuse_given(names: Iterable[str], use: str) -> None:
 
 
 def generate_options(model: Any, decoder: str | None, options: Mapping[str, Any]) -> Any:
-    """The model's own way of writing, changed by the `writing_options` among the options that were given."""
+    """Generation options saved with the model, changed by those `writing_options` that were given."""
     saved, tasks = model.config.generate, model.config.tasks
     known = {field.name for field in dataclasses.fields(saved)}
     changes = {name: value for name, value in options.items() if name in known and value is not None}
@@ -148,13 +149,13 @@ def generate_options(model: Any, decoder: str | None, options: Mapping[str, Any]
 
 
 def print_json(content: Any) -> None:
-    """One JSON object on standard output; what is no number, as the score of a class that never occurs, is null."""
+    """Prints one JSON object on standard output; NaN, such as the score of a class that never occurs, becomes null."""
     numbers = json.loads(json.dumps(content), parse_constant=lambda name: None if name == "NaN" else float(name))
     click.echo(json.dumps(numbers, ensure_ascii=False))
 
 
 def show(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """An answer on standard output: as one JSON object, or line by line."""
+    """Prints an answer on standard output: as one JSON object, or line by line."""
     if as_json:
         print_json(content)
         return

@@ -1,4 +1,4 @@
-"""`twofold predict`: what a model makes of an input."""
+"""`twofold predict`: outputs of a model for inputs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class NumberOrAll(click.IntRange):
 
 
 FILES = 64
-"""How many files are read at a time: masks of many images would fill the memory."""
+"""Number of files read at a time; masks of many images would fill the memory."""
 SHOWN = 9
-"""The most alternatives that are shown of one input; --json has them all."""
+"""Maximum number of alternatives shown for an input; --json has all."""
 
 
 @click.command()
@@ -129,7 +129,7 @@ def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
 
 
 def _check_usage(inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
-    """Refuse what makes no sense, and files that cannot be written, before the model works for them."""
+    """Refuses options that do not go together, and files that cannot be written, before the model is run."""
     if not inputs and options["file"] is None:
         raise click.UsageError("give at least one INPUT or --file")
     if options["stream"] and (len(inputs) != 1 or options["file"] or options["as_json"] or options["explain"]):
@@ -150,7 +150,7 @@ def _check_usage(inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
 
 
 def _load(name: str, inputs: tuple[str, ...], options: Mapping[str, Any]) -> Model:
-    """The model, unless it ranks."""
+    """Loads a model; a ranker is an error."""
     from twofold import api
     from twofold.model import Ranker
 
@@ -166,7 +166,7 @@ def _load(name: str, inputs: tuple[str, ...], options: Mapping[str, Any]) -> Mod
 def _given(
     model: Model, inputs: tuple[str, ...], file: str | None, folder: str | None
 ) -> tuple[list[Any], list[str | None]]:
-    """All inputs that can be used, those of the file last; and of those of a CoNLL-U file the lines of the sentence."""
+    """Reads all usable inputs, those of the file last; an input from a CoNLL-U file comes with its lines."""
     rows = [] if file is None else model.input.rows_to_answer(file, folder)
     values = [*inputs, *(model.input.value(row) for row in rows)]
     if not model.config.input.skips():
@@ -180,7 +180,7 @@ def _given(
 def _predict(
     model: Model, values: list[Any], how: GenerateOptions, output: Output[Any], options: Mapping[str, Any]
 ) -> list[Prediction]:
-    """What the model makes of all inputs; masks and the figure that are asked for are written on the way."""
+    """Predicts the outputs of all inputs; writes masks and the figure if asked for."""
     from twofold.progress import bar
 
     decoder, prefix = options["decoder"], options["prefix"]
@@ -212,7 +212,7 @@ def _write_conllu(output: Output[Any], predictions: Sequence[Prediction], blocks
 
 
 def _lines(output: Output[Any], predictions: Sequence[Prediction], named: bool) -> Iterator[str]:
-    """A line for each output; in lists of texts the score that orders them stands before the log-probability."""
+    """Formats a line for each output; lists of texts begin with the score that orders them."""
     listed = any(prediction.alternatives and prediction.normalized_scores for prediction in predictions)
     if listed:
         yield f"{'normalized':>10}  {'log-prob':>8}  output"
@@ -225,7 +225,7 @@ def _lines(output: Output[Any], predictions: Sequence[Prediction], named: bool) 
 
 
 def _plain(output: Output[Any], prediction: Prediction) -> dict[str, Any]:
-    """The answers to an input as JSON has them."""
+    """JSON values of the outputs for an input."""
     given = prediction.input
     answers = [(output.plain(prediction.output), prediction.score), *prediction.alternatives]
     scored: list[dict[str, Any]] = [{"output": answer, "score": score} for answer, score in answers]

@@ -1,4 +1,4 @@
-"""`twofold rank`, `twofold index` and `twofold search`: the best of many candidates, and how they are kept."""
+"""`twofold rank`, `twofold index` and `twofold search`: ranking and search of candidates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ranking_options = several(
     where_options,
     json_option,
 )
-"""How many, which further rankers, where, and how the answer is shown."""
+"""Options for the number of hits, later stages of a cascade, the device and JSON."""
 
 
 @click.command()
@@ -244,7 +244,7 @@ def info(folder: Path, check: bool, as_json: bool) -> None:
 
 
 def _change(folder: Path, done: str, change: Callable[[Index], int], **opening: Any) -> None:
-    """Open an index, change it, and say how many candidates that were."""
+    """Opens an index, changes it, and prints the number of candidates changed."""
     from twofold import api
 
     with api.open_index(folder, **opening) as opened:
@@ -260,7 +260,7 @@ def _info(value: Any) -> str:
 
 
 def _show(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
-    """The best candidates, one on each line, or as JSON."""
+    """Prints the best candidates, one on each line, or as JSON."""
     shown = [_as_dict(hit) for hit in hits]
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
     content |= {"explanation": explanation.as_dict()} if explanation else {}
@@ -274,6 +274,6 @@ def _as_dict(hit: Hit) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A text on one line of a terminal."""
+    """Text on one line of a terminal."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(value))
     return text if len(text) <= 200 else text[:199] + "…"

@@ -1,4 +1,4 @@
-"""Reads what the Python standard library says about itself: a sentence for each function, found in its source."""
+"""Reads the documentation of the Python standard library from its source: a sentence for each function."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SHOWN_AS = {"_collections_abc": "collections.abc", "_threading_local": "threadi
 _SHOWN_AS |= {"_pydatetime": "datetime", "_pydecimal": "decimal", "_pyio": "io", "pathlib._local": "pathlib"}
 _SHOWN_AS |= {"concurrent.futures._base": "concurrent.futures", "tomllib._parser": "tomllib"}
 _SHOWN_AS |= {"zipfile._path": "zipfile", "zoneinfo._zoneinfo": "zoneinfo"}
-"""Private files, in one version of Python or another, of what everyone imports by the public name."""
+"""Private files of public modules, in some versions of Python."""
 _NOT_THERE = {"concurrent.futures.Error", "tomllib.Flags", "tomllib.make_safe_parse_float", "tomllib.suffixed_err"}
 _NOT_THERE |= {"zipfile.FastLookup", "zipfile.InitializedState"}
-"""What the files above keep to themselves, without an underscore to tell."""
+"""Private names in these files that do not begin with an underscore."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _PROPERTIES = {"property", "cached_property", "DynamicClassAttribute"}
 _NOT_THE_THING = {"overload", "setter", "deleter"}
@@ -48,7 +48,7 @@ _SAYS_NOTHING = set(re.findall(r"\w+", "a an the of for to in is and this class 
 
 @dataclass(frozen=True)
 class Documented:
-    """A function, class, method or property, how it is called, and the sentence that says what it does."""
+    """Function, class, method or property with its signature and the first sentence of its docstring."""
 
     name: str
     signature: str
@@ -56,7 +56,7 @@ class Documented:
 
 
 def standard_library_docs() -> list[Documented]:
-    """All that the source of the running Python's own library documents; none of it is imported."""
+    """Reads the documented functions and classes of the running Python's standard library, without importing any."""
     folder, remedy = Path(sysconfig.get_paths()["stdlib"]), "install Python with its library's source"
     documented = read_folder(folder)
     if not documented:
@@ -65,7 +65,7 @@ def standard_library_docs() -> list[Documented]:
 
 
 def pairs(documented: Iterable[Documented]) -> list[Pair]:
-    """A sentence as the context, and as the response what it describes, in names alone.
+    """Pairs of a sentence (context) and the name and call that it describes (response).
 
     `json dumps: json.dumps(obj, skipkeys, ...)`: first the name in words, since a sentence model reads `base HTTP
     server` but not `BaseHTTPServer`, and since what stands first is never cut; then the call by its full name, so that
@@ -75,7 +75,7 @@ def pairs(documented: Iterable[Documented]) -> list[Pair]:
 
 
 def read_folder(folder: Path) -> list[Documented]:
-    """What the Python files under a folder document, sorted by name; of a sentence said twice, the first."""
+    """Reads the documented functions and classes of a folder, sorted by name; a repeated sentence counts once."""
     named: dict[str, Documented] = {}
     for path, module in _modules(folder):
         for item in _in_body(_statements(path), module):
@@ -87,7 +87,7 @@ def read_folder(folder: Path) -> list[Documented]:
 
 
 def _modules(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The files of public modules, and the names they are imported by."""
+    """Files of public modules with their import names."""
     for here, folders, files in os.walk(folder):
         package = Path(here).relative_to(folder).parts
         # Names that cannot be imported, such as site-packages and config-3.11, are not of the library.
@@ -103,7 +103,7 @@ def _modules(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _statements(path: Path) -> list[ast.stmt]:
-    """Those of a module; none of a file that cannot be read as Python."""
+    """Reads those of a module; none from a file that is not valid Python."""
     try:
         source = path.read_bytes().decode().removeprefix("\ufeff")
         with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def _public(name: str) -> bool:
 
 
 def _in_body(body: Iterable[ast.AST], inside: str, of_class: bool = False) -> Iterator[Documented]:
-    """The documented things among the statements of a module or a class, also under `if` and `try`."""
+    """Yields documented definitions of a module or class body, also under `if` and `try`."""
     for node in body:
         if isinstance(node, ast.If | ast.Try | ast.ExceptHandler):
             branches = [getattr(node, name, []) for name in ("body", "handlers", "orelse", "finalbody")]
@@ -135,7 +135,7 @@ def _in_body(body: Iterable[ast.AST], inside: str, of_class: bool = False) -> It
 
 
 def _signature(node: _Function | ast.ClassDef, of_class: bool) -> str | None:
-    """The arguments in brackets, nothing for a property, and None for what only adds to a thing defined elsewhere."""
+    """Arguments in brackets; empty for a property, None for a definition that only extends another one."""
     if isinstance(node, ast.ClassDef):  # the arguments it is made with, where its own body tells
         makers = {item.name: item for item in node.body if isinstance(item, _Function)}
         maker = makers.get("__init__") or makers.get("__new__")
@@ -150,7 +150,7 @@ def _signature(node: _Function | ast.ClassDef, of_class: bool) -> str | None:
 
 
 def _arguments(args: ast.arguments, drop_first: bool) -> str:
-    """The arguments as written, without annotations and without self; of very many, the last become `...`."""
+    """Arguments as written, without annotations and without self; a long list ends in `...`."""
     parameters = _parameters(args)
     if (args.posonlyargs or args.args) and (drop_first or parameters[0][0] == "self"):
         del parameters[: 2 if parameters[1:2] == [("/", None)] else 1]
@@ -166,7 +166,7 @@ def _arguments(args: ast.arguments, drop_first: bool) -> str:
 
 
 def _parameters(args: ast.arguments) -> list[tuple[str, ast.expr | None]]:
-    """What stands between the brackets of a definition, `/` and `*` included, each with its default."""
+    """Yields the parameters of a definition, `/` and `*` included, each with its default."""
     positional = [argument.arg for argument in (*args.posonlyargs, *args.args)]
     defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
     parameters: list[tuple[str, ast.expr | None]] = list(zip(positional, defaults, strict=True))
@@ -179,7 +179,7 @@ def _parameters(args: ast.arguments) -> list[tuple[str, ast.expr | None]]:
 
 
 def _first_sentence(node: _Function | ast.ClassDef) -> str:
-    """The first sentence of a docstring on one line, after any line that only repeats the call."""
+    """First sentence of a docstring on one line, without a repeated call before it."""
     text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "").removeprefix("+").lstrip()
     while call := _CALL.match(text):
         # `keys() -> a view of the keys` says it all; where more follows, that is the sentence.
@@ -190,7 +190,7 @@ def _first_sentence(node: _Function | ast.ClassDef) -> str:
 
 
 def _says_nothing(says: str, name: str) -> bool:
-    """Whether a sentence is a stub, no plain text, under three words, or holds no word beyond the name itself."""
+    """Returns True for a sentence that is a stub, not plain text, under three words, or only repeats the name."""
     if len(says.split()) < 3 or not says.isprintable() or _STUB.match(says):
         return True
     last = name.rpartition(".")[2]

@@ -29,7 +29,7 @@ PUBLISHED = {
     "bert": (tensorflow.BERT_CONFIG, tensorflow.read_bert),
     "gpt2": (tensorflow.GPT2_CONFIG, tensorflow.read_gpt2),
 }
-"""The file that tells a kind, and what reads it."""
+"""Files that identify a format, each with the function that reads it."""
 SOURCES = (
     f"{tensorflow.BERT_CONFIG} and a checkpoint (Google's BERT), {tensorflow.GPT2_CONFIG} and a checkpoint (OpenAI's "
     f"GPT-2), {hugging_face.CONFIG} and weights (transformers), or {MODULES} (sentence-transformers)"
@@ -40,22 +40,22 @@ LEAVE_OUT = "--allow-mismatch leaves out what does not fit"
 
 @dataclass(frozen=True)
 class Imported:
-    """What was written."""
+    """Result of a conversion."""
 
     format: str
-    """Where it comes from: tensorflow-bert, tensorflow-gpt2, transformers or sentence-transformers."""
+    """Format of the source: tensorflow-bert, tensorflow-gpt2, transformers or sentence-transformers."""
     kind: str
-    """The architecture, as transformers calls it."""
+    """Architecture, by its name in transformers."""
     tensors: int
     parameters: int
     vocabulary: int
-    """How many tokens its tokenizer knows."""
+    """Vocabulary size of the tokenizer."""
     not_read: tuple[Item, ...]
-    """What of the source an encoder does not read."""
+    """Tensors, settings and modules of the source that an encoder does not read."""
 
 
 def convert(source: str | Path, out: str | Path, settings: Settings | None = None) -> Imported:
-    """Write weights and tokenizer of the folder `source` to a new folder `out`, which appears whole or not at all."""
+    """Writes weights and tokenizer of the folder `source` to a new folder `out`, which appears whole or not at all."""
     source, out, settings = Path(source), Path(out), settings or Settings()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TwofoldError(f"{out}: is there already; choose another folder")
@@ -68,7 +68,7 @@ def convert(source: str | Path, out: str | Path, settings: Settings | None = Non
 
 
 def _read(source: Path, settings: Settings) -> Contents:
-    """What a folder holds, whichever of the formats it is in."""
+    """Reads a folder in any of the formats."""
     if not source.is_dir():
         raise TwofoldError(f"{source}: no such folder; SOURCE is a folder with {SOURCES}")
     checkpoints = any(source.glob("*.index"))
@@ -87,7 +87,7 @@ def _read(source: Path, settings: Settings) -> Contents:
 
 
 def _write(folder: Path, contents: Contents, source: Path) -> None:
-    """Fill a new folder."""
+    """Fills a new folder."""
     storage.write_json(folder / "config.json", dict(contents.config))
     storage.write_tensors(folder / WEIGHTS, contents.tensors, {"format": "pt"})
     files = {**contents.files, **(contents.tokenizer if TOKENIZER in contents.tokenizer else {})}
@@ -98,7 +98,7 @@ def _write(folder: Path, contents: Contents, source: Path) -> None:
 
 
 def _make_tokenizer(folder: Path, contents: Contents, source: Path) -> None:
-    """Let transformers make tokenizer.json from the files that there are."""
+    """Makes tokenizer.json from the tokenizer files of the source, by transformers."""
     from transformers import AutoTokenizer
 
     if not contents.tokenizer:
@@ -113,9 +113,9 @@ def _make_tokenizer(folder: Path, contents: Contents, source: Path) -> None:
 
 
 def _check(folder: Path, contents: Contents, source: Path, settings: Settings) -> Imported:
-    """Read the folder once as an encoder will, and leave out what is known to nobody, where mismatches are allowed.
+    """Reads the folder as an encoder will; where mismatches are allowed, unknown tensors are left out.
 
-    What an encoder lacks is refused even then: it would be made up.
+    A tensor that the encoder needs and the source lacks is always an error: it would be drawn at random.
     """
     encoder = Config(name=str(folder)).settled()
     built = encoder.build(Vocabulary(1, 1, 0, 0, 0, 0), frozenset(["states"]))
@@ -137,7 +137,7 @@ def _check(folder: Path, contents: Contents, source: Path, settings: Settings) -
 
 
 def _loading(folder: Path, contents: Contents, built: PretrainedEncoder, source: Path) -> tuple[list[Item], list[Item]]:
-    """What transformers lacks of the tensors that the encoder has, and what it finds beside them."""
+    """Names of the encoder's tensors that are missing, and of tensors that are unexpected."""
     from transformers import AutoModel
 
     how: dict[str, Any] = {**SAFELY, "use_safetensors": True, "output_loading_info": True}
@@ -161,7 +161,7 @@ def _loading(folder: Path, contents: Contents, built: PretrainedEncoder, source:
 
 
 def _check_tokens(folder: Path, contents: Contents, built: PretrainedEncoder, source: Path, settings: Settings) -> int:
-    """How many tokens its tokenizer knows, for each of which there must be weights."""
+    """Vocabulary size of the tokenizer; each token must have an embedding."""
     with clearly(str(source), "its tokenizer may be damaged"):
         tokens: int = max(Tokenizer.from_file(str(folder / TOKENIZER)).get_vocab().values(), default=-1) + 1
     rows: int = built.backbone.get_input_embeddings().num_embeddings
@@ -175,7 +175,7 @@ def _check_tokens(folder: Path, contents: Contents, built: PretrainedEncoder, so
 
 @contextmanager
 def _named(folder: Path, source: Path) -> Iterator[None]:
-    """Let errors and warnings name the source, not the folder that is being written."""
+    """Makes errors and warnings name the source in place of the folder that is being written."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:

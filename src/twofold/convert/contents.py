@@ -1,4 +1,4 @@
-"""What a source of weights holds: what will be written, what is not read, and what does not fit."""
+"""Contents of a source of weights: tensors to write, tensors that are not read, and misfits."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from twofold.storage import read_json
 
 Shape = tuple[int, ...]
 KNOWN = ("training", "head", "constant")
-"""Why a tensor is no part of an encoder; the other reasons are misfits."""
+"""Reasons for which a tensor is no part of an encoder; all other reasons are misfits."""
 Why = Literal[
     "training", "head", "constant", "unknown", "missing", "another shape", "unknown setting", "module", "setting"
 ]
 AGAIN = "copy the folder again"
-"""What helps where a file is missing or damaged."""
+"""Remedy for a missing or damaged file."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user says about a source."""
+    """User's settings of a conversion."""
 
     kind: str | None = None
     """`bert` or `gpt2`, where the files do not tell."""
     cased: bool | None = None
-    """Whether BERT's tokenizer keeps capitals, where neither the files nor the folder's name tell."""
+    """True if BERT's tokenizer keeps capitals; None reads it from the files or the folder's name."""
     allow_mismatch: bool = False
-    """Go on without what does not fit."""
+    """Leaves out tensors and settings that do not fit, in place of an error."""
 
     def check_kind(self, source: Path, kind: str) -> None:
-        """Refuse a source that holds another kind."""
+        """Refuses a source of another kind."""
         if self.kind not in (None, kind):
             raise TwofoldError(f"{source}: holds {kind}, and --kind says {self.kind}; leave --kind away")
 
 
 @dataclass(frozen=True)
 class Item:
-    """One tensor, setting or module, and why it is not simply taken over."""
+    """Tensor, setting or module that is not taken over, with the reason."""
 
     why: Why
     name: str
     shape: Shape | None = None
     expected: Shape | None = None
-    """The shape that it should have."""
+    """Shape that it should have."""
 
     def __str__(self) -> str:
         shape = f" {_shown(self.shape)}" if self.shape is not None else ""
@@ -58,26 +58,26 @@ class Item:
 
 @dataclass(frozen=True)
 class Contents:
-    """A source as it will be written."""
+    """Contents of a source, as they will be written."""
 
     format: str
-    """Where it comes from: tensorflow-bert, tensorflow-gpt2, transformers or sentence-transformers."""
+    """Format of the source: tensorflow-bert, tensorflow-gpt2, transformers or sentence-transformers."""
     config: Mapping[str, Any]
-    """What config.json will hold."""
+    """Content of config.json."""
     tokenizer: Mapping[str, bytes]
-    """The files that transformers makes the tokenizer from."""
+    """Files from which transformers makes the tokenizer."""
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Further files to write, by their path in the folder."""
+    """Further files to write, by path in the folder."""
     not_read: tuple[Item, ...] = ()
-    """What is known, and no part of an encoder."""
+    """Known tensors and settings that are no part of an encoder."""
     misfits: tuple[Item, ...] = ()
     exact: bool = False
-    """Whether the weights must know just as many tokens as the tokenizer."""
+    """True if weights and tokenizer must have the same vocabulary size."""
 
 
 def refuse(source: Path, misfits: Iterable[Item], remedy: str) -> None:
-    """End with all that does not fit, each by name and shape, if there is any."""
+    """Raises an error that lists all misfits by name and shape, if there are any."""
     lines = [str(item) for item in misfits]
     if len(lines) == 1:
         raise TwofoldError(f"{source}: does not fit ({lines[0]}); {remedy}")
@@ -86,7 +86,7 @@ def refuse(source: Path, misfits: Iterable[Item], remedy: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file."""
+    """Content of a file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The same, as text."""
+    """Content of a file as text."""
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def read_text(path: Path) -> str:
 
 
 def whole_numbers(path: Path, names: Iterable[str]) -> dict[str, Any]:
-    """All settings in a JSON file, of which these must be there, each a positive whole number."""
+    """Settings in a JSON file; each of `names` must be a positive whole number."""
     given = read_json(path, AGAIN)
     wrong = [name for name in names if type(given.get(name)) is not int or given[name] < 1]
     if wrong:
@@ -113,7 +113,7 @@ def whole_numbers(path: Path, names: Iterable[str]) -> dict[str, Any]:
 
 
 def short(error: Exception) -> str:
-    """What an error says, for a part of one line."""
+    """Message of an error, shortened to part of a line."""
     return shorten(str(error) or type(error).__name__, 200, placeholder=" ...")
 
 

@@ -30,14 +30,14 @@ from twofold.model.sentences import (
 
 CONFIG = "config.json"
 WHOLE = ("model.safetensors", "pytorch_model.bin")
-"""What the weights may be called; parts of them are listed in a file of that name with .index.json."""
+"""File names of weights; an .index.json of that name lists the parts of split weights."""
 TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"]
 TOKENIZER += ["vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model"]
 POOLING = "1_Pooling"
 
 
 def read_transformers(source: Path, settings: Settings) -> Contents:
-    """The model in a folder of transformers, every tensor under the name that it has."""
+    """Reads the model in a folder of transformers; tensors keep their names."""
     config = storage.read_json(source / CONFIG, AGAIN)
     kind = config.get("model_type", settings.kind)
     if kind is None:
@@ -49,7 +49,7 @@ def read_transformers(source: Path, settings: Settings) -> Contents:
 
 
 def read_sentences(source: Path, settings: Settings) -> Contents:
-    """The network, with the files that tell what becomes of its states, how much it reads, and its prompts."""
+    """Reads the network of a folder of sentence-transformers, and the files with its pooling, limit and prompts."""
     folder = read_sentence_folder(source)
     assert folder is not None, MODULES
     network = read_transformers(source / folder.network.path, settings)
@@ -74,7 +74,7 @@ def read_sentences(source: Path, settings: Settings) -> Contents:
 
 
 def _module_files(source: Path, module: Module) -> dict[str, bytes]:
-    """The settings of a module, and its weights, whichever way they were saved."""
+    """Files of a module: its settings, and its weights as safetensors."""
     about = _flagged(module.about) if module.kind == "Pooling" else module.about
     files = {f"{module.path}/config.json": _json(about)}
     if module.kind == "Dense":
@@ -85,7 +85,7 @@ def _module_files(source: Path, module: Module) -> dict[str, bytes]:
 
 
 def _flagged(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a pooling with the flags of older versions, which all versions read."""
+    """Settings of a pooling with the flags of older versions, which all versions read."""
     modes = modes_of(about)
     width = about.get("word_embedding_dimension", about.get("embedding_dimension"))
     flags = {f"pooling_mode_{flag}": mode in modes for mode, flag in MODES.items()}
@@ -101,7 +101,7 @@ def _json(content: Any) -> bytes:
 
 
 def _weights(source: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
-    """All tensors, and the names that the list of the files and the files themselves do not agree on."""
+    """Reads all tensors; also returns the names on which the index file and the weight files disagree."""
     for whole in WHOLE:
         if (source / whole).is_file():
             return _apart(_read(source / whole)), ()
@@ -136,13 +136,13 @@ def _read(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # a damaged pickle may raise anything
         remedy = "save its tensors alone, best as model.safetensors; code in it is never run"
         raise TwofoldError(f"{path}: not readable as tensors alone ({short(error)}); {remedy}") from error
-    if not isinstance(content, dict) or not content or not all(isinstance(one, Tensor) for one in content.values()):
+    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
         raise TwofoldError(f"{path}: does not hold named tensors and nothing else; save the model's state_dict alone")
     return {str(name): tensor.detach() for name, tensor in content.items()}
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Each in memory of its own, as safetensors wants it: tied ones are written twice, and nothing is lost."""
+    """Copies tensors into memory of their own, which safetensors needs; tied tensors are written twice."""
     seen: set[int] = set()
     apart = {}
     for name, value in tensors.items():

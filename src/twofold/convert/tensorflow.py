@@ -30,7 +30,7 @@ WITHOUT_EFFECT = ["directionality", "pooler_fc_size", "pooler_num_attention_head
 WITHOUT_EFFECT += ["pooler_size_per_head", "pooler_type", "do_lower_case"]
 """Settings that Google's own model does not read; the last is the tokenizer's."""
 BERT_HEADS = re.compile(r"cls/(predictions|seq_relationship|squad)/.+|output_(weights|bias)")
-"""Masked words and the next sentence; questions and labels, where it was trained on."""
+"""Heads of BERT: masked words, next sentence, questions and labels."""
 BERT_TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 BERT_DENSE = ["attention/self/query", "attention/self/key", "attention/self/value", "attention/output/dense"]
 BERT_DENSE += ["intermediate/dense", "output/dense"]
@@ -40,48 +40,49 @@ GPT2_CONFIG, GPT2_VOCABULARY, GPT2_MERGES = "hparams.json", "encoder.json", "voc
 GPT2_END = "<|endoftext|>"
 GPT2_SETTINGS = {"n_vocab": "vocab_size", "n_ctx": "n_positions", "n_embd": "n_embd", "n_layer": "n_layer"}
 GPT2_SETTINGS |= {"n_head": "n_head"}
-"""OpenAI's names and those of transformers."""
+"""OpenAI's names of settings, with those of transformers."""
 GPT2_HEADS = re.compile(r"(?!)")
-"""It has none: its words are predicted with the table that they are read with."""
+"""Heads of GPT-2: none, because its output layer is tied to the token embeddings."""
 GPT2_DENSE = ("attn/c_attn", "attn/c_proj", "mlp/c_fc", "mlp/c_proj")
 
 REMEDY = "pip install 'twofold[tensorflow]'"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-"""Otherwise TensorFlow tells how it was compiled and what it computes with, though it only reads here."""
+"""Environment variables that keep TensorFlow from printing how it was compiled."""
 TRAINED_WITH = re.compile(r"global_step|beta[12]_power|.+/(adam_[mv]|Adam(_1)?)")
-"""What only a training needs: its step, and what its optimizer keeps for each tensor."""
+"""Names of training state: the step, and the optimizer's moments of each tensor."""
 Turn = Literal["same", "transposed", "unpacked"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a tensor of a checkpoint goes."""
+    """Destination of a tensor of a checkpoint."""
 
     name: str
     turn: Turn = "same"
-    """TensorFlow's dense layers lie the other way round; GPT-2's are convolutions of width one."""
+    """Change of shape: `transposed` for dense layers of TensorFlow, `unpacked` for those of GPT-2 (convolutions of
+    width one)."""
 
     def turned(self, shape: Shape) -> Shape:
-        """The shape of a checkpoint's tensor when it is there."""
+        """Shape that a checkpoint's tensor gets in the model."""
         if self.turn == "transposed":
             return shape[::-1]
         return shape[1:] if self.turn == "unpacked" and shape[:1] == (1,) else shape
 
     def turned_back(self, shape: Shape) -> Shape:
-        """The shape that a checkpoint's tensor should have."""
+        """Shape that a checkpoint's tensor should have."""
         if self.turn == "transposed":
             return shape[::-1]
         return (1, *shape) if self.turn == "unpacked" else shape
 
     def value(self, tensor: NDArray[Any]) -> NDArray[np.float32]:
-        """A checkpoint's tensor as it is there."""
+        """Checkpoint's tensor in the form of the model."""
         turned = tensor.T if self.turn == "transposed" else tensor.reshape(self.turned(tensor.shape))
         return np.ascontiguousarray(turned, dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done with each tensor of a checkpoint."""
+    """Plan for each tensor of a checkpoint."""
 
     used: Mapping[str, Target]
     not_read: tuple[Item, ...]
@@ -89,7 +90,7 @@ class Plan:
 
 
 def read_bert(source: Path, settings: Settings) -> Contents:
-    """The encoder in a folder of Google's."""
+    """Reads Google's BERT."""
     given = whole_numbers(source / BERT_CONFIG, BERT_SIZES)
     vocabulary = _bert_vocabulary(source / BERT_VOCABULARY)
     config = {"model_type": "bert", "architectures": ["BertModel"], "pad_token_id": vocabulary.index("[PAD]")}
@@ -106,7 +107,7 @@ def read_bert(source: Path, settings: Settings) -> Contents:
 
 
 def read_gpt2(source: Path, settings: Settings) -> Contents:
-    """The network in a folder of OpenAI's."""
+    """Reads OpenAI's GPT-2."""
     given = whole_numbers(source / GPT2_CONFIG, GPT2_SETTINGS)
     vocabulary = storage.read_json(source / GPT2_VOCABULARY, AGAIN)
     if GPT2_END not in vocabulary:
@@ -127,7 +128,7 @@ def read_gpt2(source: Path, settings: Settings) -> Contents:
 
 
 def bert_targets(layers: int) -> dict[str, Target]:
-    """Each name of the checkpoint, with the name that transformers' BertModel gives the same tensor."""
+    """Names of the checkpoint's tensors with those of transformers' BertModel."""
     targets = {f"bert/embeddings/{name}": Target(f"embeddings.{name}.weight") for name in BERT_TABLES}
     targets |= _modules("bert/", "", ["embeddings/LayerNorm"], "gamma", "beta")
     for number in range(layers):
@@ -138,7 +139,7 @@ def bert_targets(layers: int) -> dict[str, Target]:
 
 
 def gpt2_targets(layers: int) -> dict[str, Target]:
-    """Each name of the checkpoint, with the name that transformers' GPT2Model gives the same tensor."""
+    """Names of the checkpoint's tensors with those of transformers' GPT2Model."""
     targets = {f"model/{name}": Target(f"{name}.weight") for name in ("wte", "wpe")}
     for number in range(layers):
         layer = f"model/h{number}/", f"h.{number}."
@@ -149,7 +150,7 @@ def gpt2_targets(layers: int) -> dict[str, Target]:
 def _modules(
     theirs: str, ours: str, modules: Iterable[str], weight: str, bias: str, turn: Turn = "same"
 ) -> dict[str, Target]:
-    """The weight and the bias of some modules, which a checkpoint calls so; `theirs` and `ours` begin their names."""
+    """Names of the weights and biases of some modules; `theirs` and `ours` are the prefixes in checkpoint and model."""
     targets = {}
     for module in modules:
         name = ours + module.replace("/", ".")
@@ -159,12 +160,12 @@ def _modules(
 
 
 def _unknown_settings(file: str, names: Iterable[str]) -> tuple[Item, ...]:
-    """Settings that might change what the model computes, in a way that is not known here."""
+    """Unknown settings, which might change the model's output."""
     return tuple(Item("unknown setting", f"{name} in {file}") for name in sorted(names))
 
 
 def _bert_vocabulary(path: Path) -> list[str]:
-    """The tokens, one on each line; the number of a line, from 0, is the token's."""
+    """Reads tokens, one on each line; the line number, from 0, is the token id."""
     tokens = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
     lost = [token for token in BERT_SPECIAL if token not in tokens]
     if lost:
@@ -173,7 +174,7 @@ def _bert_vocabulary(path: Path) -> list[str]:
 
 
 def _lowers(source: Path, given: dict[str, Any], settings: Settings) -> bool:
-    """Whether capitals are read as small letters, as its user, its files or its folder's name say."""
+    """Returns True if text is lowercased, as the user, the files or the folder's name say."""
     if settings.cased is not None:
         return not settings.cased
     beside = source / "tokenizer_config.json"
@@ -188,7 +189,7 @@ def _lowers(source: Path, given: dict[str, Any], settings: Settings) -> bool:
 
 
 def _with_tensors(contents: Contents, folder: Path, targets: Mapping[str, Target], heads: re.Pattern[str]) -> Contents:
-    """Add the tensors of the checkpoint in a folder under transformers' names, and what became of the others."""
+    """Adds the tensors of a checkpoint under transformers' names, and records the tensors that are not read."""
     prefix = find_checkpoint(folder)
     model = model_shapes(folder, contents.config)
     tensorflow = _tensorflow(prefix)
@@ -204,7 +205,7 @@ def _with_tensors(contents: Contents, folder: Path, targets: Mapping[str, Target
 
 
 def find_checkpoint(folder: Path) -> Path:
-    """The path that the names of a checkpoint's files begin with."""
+    """Path prefix of a checkpoint's files."""
     prefixes = sorted(path.with_suffix("") for path in folder.glob("*.index"))
     if not prefixes:
         raise TwofoldError(f"{folder}: holds no checkpoint (a file that ends in .index); {AGAIN}")
@@ -221,7 +222,7 @@ def find_checkpoint(folder: Path) -> Path:
 
 
 def model_shapes(source: Path, config: Mapping[str, Any]) -> dict[str, Shape]:
-    """The shape of every tensor that transformers' model with these settings has."""
+    """Shapes of all tensors of transformers' model with these settings."""
     from transformers import AutoConfig, AutoModel
 
     given = dict(config)
@@ -234,10 +235,10 @@ def model_shapes(source: Path, config: Mapping[str, Any]) -> dict[str, Shape]:
 def match(
     shapes: Mapping[str, Shape], targets: Mapping[str, Target], model: Mapping[str, Shape], heads: re.Pattern[str]
 ) -> Plan:
-    """Compare a checkpoint's names and shapes with those that are known, and with those of the model.
+    """Compares a checkpoint's names and shapes with the known ones and with those of the model.
 
-    targets: every name of the checkpoint that the model has a place for
-    heads: the names of what was trained on top, which no encoder has
+    targets: names of the checkpoint's tensors that the model has
+    heads: names of the tensors of heads, which no encoder has
     """
     used: dict[str, Target] = {}
     not_read, misfits = [], []

@@ -128,6 +128,12 @@ class TextTokenizer:
         return cls(tokenizer)
 
     @classmethod
+    def untrained(cls, size: int) -> TextTokenizer:
+        """Makes a tokenizer with a vocabulary of the given size that knows no text, for the shapes of a model."""
+        names = [*SPECIAL, *(f"<{number}>" for number in range(len(SPECIAL), size))]
+        return cls(Tokenizer(models.WordLevel({name: id for id, name in enumerate(names)}, UNKNOWN)))
+
+    @classmethod
     def load(cls, path: Path) -> TextTokenizer:
         """Loads a tokenizer written by `save`."""
         try:

@@ -127,6 +127,10 @@ class RankingDecoder(Decoder):
         """Scores (contexts, candidates) from the stored vectors of candidates."""
         return self.score(contexts, candidates)
 
+    def most_vectors(self, tokens: int | None) -> int | None:
+        """Largest number of vectors kept of a candidate with at most `tokens` tokens; None means no limit."""
+        return tokens if self.several else 1
+
     def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """Computes the vector of each context with which the candidate of the same row is compared, (rows, width)."""
         raise NotImplementedError

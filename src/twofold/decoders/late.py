@@ -87,6 +87,9 @@ class LateInteraction(RankingDecoder):
         pooled = pool_tokens(vectors, mask, self.config.max_vectors)
         return pooled._replace(vectors=F.normalize(pooled.vectors, dim=-1)) if self.config.normalize else pooled
 
+    def most_vectors(self, tokens: int | None) -> int | None:
+        return min((limit for limit in (tokens, self.config.max_vectors) if limit is not None), default=None)
+
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         # No more dot products at a time than a block holds: memory does not grow with the candidates.
         rows, positions, _ = contexts.vectors.shape

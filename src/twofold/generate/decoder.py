@@ -100,9 +100,9 @@ def sampled_teaching(decoder: TextDecoder, hidden: Hidden, tokens: Tensor, chanc
         state = step.state
         features.append(step.features)
         if position + 1 < tokens.shape[1]:
-            own = decoder.output(step.features.detach()).argmax(-1)
-            chosen = torch.rand(len(own), device=own.device) < chance
-            current = torch.where(chosen, own, tokens[:, position + 1])
+            predicted = decoder.output(step.features.detach()).argmax(-1)
+            chosen = torch.rand(len(predicted), device=predicted.device) < chance
+            current = torch.where(chosen, predicted, tokens[:, position + 1])
     return torch.stack(features, 1)
 
 

@@ -20,7 +20,7 @@ from twofold.data.named_files import NamedFile
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.views import Augment, ImageSettings, Size, View
 from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
-from twofold.types import InputBatch
+from twofold.types import Features, InputBatch
 
 PATCH = 16
 """Side in pixels of the square that counts as one token, where images and texts share a token limit."""
@@ -85,6 +85,10 @@ class ImageInput(FileColumn, Input[SizedImage]):
 
     def settings(self) -> list[Any]:
         return ["image", self.config.column, self.config.size, self.config.broken]
+
+    @property
+    def spec(self) -> Features:
+        return Features(size=self.config.size)
 
     def numbers(self, row: Row) -> list[int]:
         """Returns the height and width in which an image is read."""

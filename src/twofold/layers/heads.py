@@ -38,7 +38,7 @@ def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:
     """
     bare = is_bare(names)
     first = [not (name.startswith("I-") or (bare and name == "I")) for name in names]
-    if not any(first):
+    if names and not any(first):  # without names, the tags are not known yet
         raise ValueError(f"no tag of {list(names)} may come first: add O, or the B- of an I-")
     after = [
         [free or previous in (name, f"B{name[1:]}") for name, free in zip(names, first, strict=True)]

@@ -18,11 +18,11 @@ from twofold.outputs.captions import CaptionsOutput
 
 METRICS = dict.fromkeys(("bleu1", "bleu2", "bleu3", "bleu4", "cider", "rouge_l"), HIGHER)
 SIZES = (1, 2, 3, 4)
-"""The n of the n-grams of BLEU and of CIDEr-D."""
+"""Lengths of the n-grams of BLEU and CIDEr-D."""
 SIGMA = 6.0
-"""CIDEr-D: how far lengths may differ, as the width of a bell curve."""
+"""CIDEr-D: standard deviation of the Gaussian penalty on differences in length."""
 BETA = 1.2
-"""ROUGE-L: how much more recall counts than precision."""
+"""ROUGE-L: weight of recall relative to precision (the β of the F-measure)."""
 
 Words = list[str]
 Gram = tuple[str, ...]
@@ -31,7 +31,7 @@ _WORD = re.compile(r"'(?:s|d|m|re|ve|ll)\b|[^\W_]+(?:[-'/][^\W_]+|(?<=\d)[.,:]\d
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model describe every row, then compare."""
+    """Generates a caption for every row and compares it with the references."""
     output = cast(CaptionsOutput, evaluation.output)
     references = [output.texts(row) for row in evaluation.rows]
     written = [prediction.output for prediction in evaluation.predictions()]
@@ -40,7 +40,7 @@ def measure(evaluation: Evaluation) -> Report:
 
 
 def words(text: str) -> list[str]:
-    """The words that are compared: lower case, composed Unicode (NFC), without punctuation.
+    """Words that are compared: lower case, composed Unicode (NFC), without punctuation.
 
     COCO splits by the Penn Treebank tokenizer, which needs Java; this is a regular expression close to it. The endings
     'll, 's, n't and the like are words of their own; hyphens, slashes and apostrophes within a word, and the points of
@@ -54,8 +54,8 @@ def words(text: str) -> list[str]:
 def bleu(written: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """Corpus BLEU, from 0 to 100 and not smoothed: "bleu1" by words alone, up to "bleu4" by 1- to 4-grams.
 
-    The length that is asked for is that of the closest reference, of two as close the shorter. An order of which
-    nothing is right, or which nothing written is long enough for, makes BLEU 0; so does writing nothing at all.
+    The reference length is that of the closest reference, or the shorter of two equally close ones. BLEU is 0 if no
+    n-gram of some order matches, if no caption is long enough for it, or if all captions are empty.
     """
     ours, theirs = _split(written, references)
     length, asked = sum(map(len, ours)), 0
@@ -64,21 +64,21 @@ def bleu(written: Sequence[str], references: Sequence[Sequence[str]]) -> dict[st
     penalty = math.exp(min(0.0, 1 - asked / length)) if length else 0.0
     scores, product = {}, 1.0
     for size in SIZES:
-        found = total = 0
+        matched = total = 0
         for caption, right in zip(ours, theirs, strict=True):
             grams = _grams(caption, size)
-            found += (grams & reduce(operator.or_, (_grams(reference, size) for reference in right))).total()
+            matched += (grams & reduce(operator.or_, (_grams(reference, size) for reference in right))).total()
             total += grams.total()
-        product *= found / total if total else 0.0
+        product *= matched / total if total else 0.0
         scores[f"bleu{size}"] = 100 * penalty * product ** (1 / size)
     return scores
 
 
 def cider(written: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """The mean CIDEr-D of the set, from 0 to 10; how rare an n-gram is, is counted over the references given.
+    """Mean CIDEr-D of the set, from 0 to 10; n-gram rarity (IDF) is counted over the given references.
 
-    An n-gram that some reference of every image has weighs nothing, so a set of one image scores 0. A caption of
-    no words scores 0 too.
+    An n-gram that occurs in a reference of every image has weight 0, so a set of one image scores 0. An empty caption
+    scores 0 too.
     """
     ours, theirs = _split(written, references)
     scores, rarest = np.zeros(len(ours)), math.log(len(ours))
@@ -95,9 +95,9 @@ def cider(written: Sequence[str], references: Sequence[Sequence[str]]) -> float:
 
 
 def rouge_l(written: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """The mean ROUGE-L of the set, from 0 to 1: the best precision and the best recall that any reference gives.
+    """Mean ROUGE-L of the set, from 0 to 1: the best precision and the best recall over the references.
 
-    Both are of the longest common subsequence. A caption of no words scores 0, and so does a reference of none.
+    Both are those of the longest common subsequence. An empty caption scores 0, and so does an empty reference.
     """
     ours, theirs = _split(written, references)
     scores = []
@@ -111,7 +111,7 @@ def rouge_l(written: Sequence[str], references: Sequence[Sequence[str]]) -> floa
 
 
 def _split(written: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[Words], list[list[Words]]]:
-    """The words of both sides, once each image is known to have a caption and a reference."""
+    """Splits both sides into words; an image without a caption or a reference is an error."""
     if not len(written) or len(written) != len(references):
         raise ValueError(f"{len(written)} captions and references of {len(references)} images: need as many, and any")
     for number, right in enumerate(references, 1):
@@ -129,28 +129,30 @@ def _weighted(grams: Mapping[Gram, int], rarity: Mapping[Gram, float], unseen: f
     return {gram: number * rarity.get(gram, unseen) for gram, number in grams.items()}
 
 
-def _alike(own: Mapping[Gram, float], other: Mapping[Gram, float]) -> float:
-    """The cosine of two weighted counts, except that repeating an n-gram beyond the reference gains nothing."""
-    product = sum(min(weight, other[gram]) * other[gram] for gram, weight in own.items() if gram in other)
-    return product / (_norm(own.values()) * _norm(other.values())) if product else 0.0
+def _alike(caption: Mapping[Gram, float], reference: Mapping[Gram, float]) -> float:
+    """Cosine of two weighted counts, clipped: repeating an n-gram beyond the reference gains nothing."""
+    product = sum(
+        min(weight, reference[gram]) * reference[gram] for gram, weight in caption.items() if gram in reference
+    )
+    return product / (_norm(caption.values()) * _norm(reference.values())) if product else 0.0
 
 
 def _norm(weights: Iterable[float]) -> float:
     return math.sqrt(sum(weight * weight for weight in weights))
 
 
-def _near(own: Sequence[str], other: Sequence[str]) -> float:
+def _near(caption: Sequence[str], reference: Sequence[str]) -> float:
     # COCO counts the pairs of words and not the words, so that no word and one word are as long.
-    apart = max(len(own) - 1, 0) - max(len(other) - 1, 0)
+    apart = max(len(caption) - 1, 0) - max(len(reference) - 1, 0)
     return math.exp(-(apart**2) / (2 * SIGMA**2))
 
 
-def _common(own: Sequence[str], other: Sequence[str]) -> int:
-    """The length of the longest common subsequence."""
-    before = [0] * (len(other) + 1)
-    for word in own:
+def _common(caption: Sequence[str], reference: Sequence[str]) -> int:
+    """Length of the longest common subsequence."""
+    before = [0] * (len(reference) + 1)
+    for word in caption:
         row = [0]
-        for place, other_word in enumerate(other):
+        for place, other_word in enumerate(reference):
             row.append(before[place] + 1 if word == other_word else max(row[place], before[place + 1]))
         before = row
     return before[-1]

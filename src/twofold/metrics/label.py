@@ -1,4 +1,4 @@
-"""One label for each row against the right one: accuracy, F1 and Matthews correlation."""
+"""Labels, one for each row, compared with the right ones: accuracy, F1 and Matthews correlation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model label every row, then compare; a label that it has never seen is one more that it misses."""
+    """Labels every row and compares; a right label that the model has never seen counts as a miss."""
     known, name = evaluation.classes.names, evaluation.decoder
     right: list[str] = []
     answers: list[str] = []
@@ -41,45 +41,45 @@ def measure(evaluation: Evaluation) -> Report:
 
 @dataclass(frozen=True)
 class ClassScores:
-    """How well each class is found, all (classes,); what would divide by 0 is 0."""
+    """Scores of each class, all (classes,); a division by 0 gives 0."""
 
     precision: Floats
     recall: Floats
     f1: Floats
     support: Counts
-    """How many rows are of the class."""
+    """Number of rows of the class."""
 
 
 @dataclass(frozen=True)
 class LabelScores:
-    """How well rows of one label each are labelled."""
+    """Scores of rows with one label each."""
 
     accuracy: float
     micro_f1: float
-    """The same as the accuracy, for every row has one label on both sides."""
+    """Micro-averaged F1; equal to the accuracy, because every row has one label on both sides."""
     macro_f1: float
-    """The mean over the classes that are right or predicted somewhere."""
+    """Mean F1 of the classes that are right or predicted somewhere."""
     matthews: float
-    """From -1 to 1; 0 where one side has a single class."""
+    """Matthews correlation, from -1 to 1; 0 if one side has a single class."""
     by_class: ClassScores
 
 
 def label_scores(predicted: npt.NDArray[Any], right: npt.NDArray[Any], classes: int) -> LabelScores:
-    """Of one label a row, whole numbers from 0 to below `classes`."""
+    """Compares class ids, one for each row, from 0 to below `classes`."""
     same_rows(predicted, right, 1)
     cells = _checked_numbers(right, classes, "right") * classes + _checked_numbers(predicted, classes, "predicted")
     confusion = np.bincount(cells, minlength=classes**2).reshape(classes, classes)  # (right class, predicted class)
-    found, support = confusion.sum(axis=0), confusion.sum(axis=1)
-    by_class = class_scores(confusion.diagonal(), found, support)
-    occurring = (found + support) > 0
+    answered, support = confusion.sum(axis=0), confusion.sum(axis=1)
+    by_class = class_scores(confusion.diagonal(), answered, support)
+    occurring = (answered + support) > 0
     accuracy = int(confusion.trace()) / len(right)
     return LabelScores(accuracy, accuracy, float(by_class.f1[occurring].mean()), _matthews(confusion), by_class)
 
 
-def class_scores(hits: Counts, found: Counts, support: Counts) -> ClassScores:
-    """The scores of each class from how often it is hit, answered and right."""
-    f1 = 2 * hits / np.maximum(found + support, 1)
-    return ClassScores(hits / np.maximum(found, 1), hits / np.maximum(support, 1), f1, support)
+def class_scores(hits: Counts, answered: Counts, support: Counts) -> ClassScores:
+    """Scores of each class from the counts of hits, answers and right labels."""
+    f1 = 2 * hits / np.maximum(answered + support, 1)
+    return ClassScores(hits / np.maximum(answered, 1), hits / np.maximum(support, 1), f1, support)
 
 
 def _matthews(confusion: Counts) -> float:
@@ -100,7 +100,7 @@ def _checked_numbers(labels: npt.NDArray[Any], classes: int, name: str) -> npt.N
 
 
 def same_rows(predicted: npt.NDArray[Any], right: npt.NDArray[Any], axes: int) -> None:
-    """Refuse two sides that are not of one shape."""
+    """Refuses two sides of different shapes."""
     if predicted.shape != right.shape or right.ndim != axes or not right.size:
         shape = "(rows,)" if axes == 1 else "(rows, classes)"
         raise ValueError(f"both sides are {shape} of at least one, not {predicted.shape} and {right.shape}")

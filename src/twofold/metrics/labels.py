@@ -1,4 +1,4 @@
-"""Any number of labels for each row against the right ones: exact matches and F1."""
+"""Sets of labels for each row, compared with the right ones: exact matches and F1."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from twofold.metrics import HIGHER, Evaluation, Report
 from twofold.metrics.label import class_scores, same_rows
 
 METRICS = {"accuracy": HIGHER, "macro_f1": HIGHER, "micro_f1": HIGHER}
-"""The accuracy is the share of the rows whose labels are all right."""
+"""Metrics; accuracy is the share of the rows whose labels are all right."""
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model label every row, then compare; a row is right where all its labels are."""
+    """Labels every row and compares; a row is right if all its labels are."""
     right, answers = evaluation.compared()
     names = dict.fromkeys([*evaluation.classes.names, *(name for row in right for name in row)])
     number = {name: place for place, name in enumerate(names)}
@@ -23,7 +23,7 @@ def measure(evaluation: Evaluation) -> Report:
 
 
 def _hot(rows: Sequence[Sequence[str]], number: dict[str, int]) -> npt.NDArray[np.bool_]:
-    """(rows, labels)"""
+    """Marks of the labels, (rows, labels)."""
     chosen = np.zeros((len(rows), len(number)), bool)
     for line, names in zip(chosen, rows, strict=True):
         line[[number[name] for name in names]] = True
@@ -31,14 +31,14 @@ def _hot(rows: Sequence[Sequence[str]], number: dict[str, int]) -> npt.NDArray[n
 
 
 def set_scores(predicted: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -> dict[str, float]:
-    """Of any number of labels a row: bools (rows, classes)."""
+    """Compares sets of labels, given as bools (rows, classes)."""
     same_rows(predicted, right, 2)
     if predicted.dtype != np.bool_ or right.dtype != np.bool_:
         raise ValueError(f"which labels a row has is said by bool, not {predicted.dtype} and {right.dtype}")
-    hits, found, support = (marks.sum(axis=0) for marks in (predicted & right, predicted, right))
+    hits, answered, support = (marks.sum(axis=0) for marks in (predicted & right, predicted, right))
     return {
         "accuracy": float((predicted == right).all(axis=1).mean()),
         # A class that is neither right nor predicted anywhere counts as 0.
-        "macro_f1": float(class_scores(hits, found, support).f1.mean()),
-        "micro_f1": float(2 * hits.sum() / max(found.sum() + support.sum(), 1)),
+        "macro_f1": float(class_scores(hits, answered, support).f1.mean()),
+        "micro_f1": float(2 * hits.sum() / max(answered.sum() + support.sum(), 1)),
     }

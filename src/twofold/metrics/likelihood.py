@@ -1,4 +1,4 @@
-"""Loss and perplexity: how surprised the model is by each token of the right text."""
+"""Loss and perplexity of the tokens of the right text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METRICS = {**loss.METRICS, "perplexity": LOWER}
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Perplexity is the exponential of the mean loss of a token."""
+    """Measures the mean loss of a token, and perplexity, its exponential."""
     report = loss.measure(evaluation)
     if "loss" not in report.metrics:
         return report

@@ -1,4 +1,4 @@
-"""The loss: what a training makes smaller."""
+"""Loss that training minimizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METRICS = {"loss": LOWER}
 
 @torch.no_grad()
 def measure(evaluation: Evaluation) -> Report:
-    """The mean over everything that counts, whatever the batches."""
+    """Measures the mean loss over all rows, whatever the batches."""
     model, total, count = evaluation.model, 0.0, 0
     with model.evaluating():
         for batch in model.batches(evaluation.rows, evaluation.decoder):

@@ -1,4 +1,4 @@
-"""Masks against the right ones, pixel by pixel: accuracy, intersection over union, and Dice."""
+"""Masks compared with the right ones, pixel by pixel: accuracy, intersection over union, and Dice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from twofold.results import Mask
 
 METRICS = {"pixel_accuracy": HIGHER, "miou": HIGHER, "dice": HIGHER}
 ROWS = 64
-"""Images whose masks are held at a time."""
+"""Number of images whose masks are in memory at a time."""
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model paint every image in its own size, then compare; some images at a time."""
+    """Segments every image in its own size and compares, some images at a time."""
     classes, count = evaluation.classes, len(evaluation.rows)
     confusion = Confusion(len(classes))
     for start in range(0, count, ROWS):
@@ -35,9 +35,9 @@ def measure(evaluation: Evaluation) -> Report:
 
 
 class Confusion:
-    """How many pixels of each right class were written as each class, added up over any number of masks.
+    """Confusion matrix over any number of masks: pixels of each right class that were predicted as each class.
 
-    A class that occurs neither in what is right nor in what is written has no IoU and no Dice: they are nan, and the
+    A class that occurs neither in the right nor in the predicted masks has no IoU and no Dice: they are nan, and the
     means leave it out. Before any pixel has counted, everything is nan.
     """
 
@@ -47,7 +47,7 @@ class Confusion:
         self.matrix = np.zeros((classes, classes), np.int64)  # (right class, written class)
 
     def add(self, written: npt.NDArray[Any], right: npt.NDArray[Any], counts: npt.NDArray[np.bool_]) -> None:
-        """Count the pixels where `counts` is true; elsewhere the masks may hold anything, such as 255."""
+        """Counts the pixels where `counts` is true; elsewhere the masks may hold anything, such as 255."""
         if not written.shape == right.shape == counts.shape:
             raise ValueError(f"shapes differ: {written.shape} written, {right.shape} right, {counts.shape} that count")
         if counts.dtype != np.bool_:
@@ -58,38 +58,38 @@ class Confusion:
 
     @property
     def pixel_accuracy(self) -> float:
-        """The share of the pixels that are right."""
+        """Share of the pixels that are right."""
         pixels = int(self.matrix.sum())
         return int(self.matrix.trace()) / pixels if pixels else float("nan")
 
     @property
     def iou(self) -> npt.NDArray[np.float64]:
-        """The intersection over the union of each class, (classes,)."""
+        """Intersection over union (IoU) of each class, (classes,)."""
         hits = self.matrix.diagonal()
         return _shares(hits, self._sizes - hits)
 
     @property
     def mean_iou(self) -> float:
-        """The mean over the classes that occur."""
+        """Mean over the classes that occur."""
         return _mean(self.iou)
 
     @property
     def dice(self) -> npt.NDArray[np.float64]:
-        """Twice the intersection over the sum of both sizes of each class, (classes,)."""
+        """Dice of each class, (classes,): twice the intersection over the sum of both sizes."""
         return _shares(2 * self.matrix.diagonal(), self._sizes)
 
     @property
     def mean_dice(self) -> float:
-        """The mean over the classes that occur."""
+        """Mean over the classes that occur."""
         return _mean(self.dice)
 
     @property
     def _sizes(self) -> Any:
-        """The pixels of each class that are right and those that are written, added."""
+        """Number of right plus number of predicted pixels of each class."""
         return self.matrix.sum(axis=0) + self.matrix.sum(axis=1)
 
     def _numbers(self, mask: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-        """As int64, for the product of two small integers overflows; a class out of range would count for another."""
+        """Converts class ids to int64, as a product of two small integers overflows; refuses ids out of range."""
         if mask.dtype.kind not in "biu":
             raise ValueError(f"the {name} mask must hold whole numbers, not {mask.dtype}")
         if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) < len(self.matrix):

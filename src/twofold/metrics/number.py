@@ -1,4 +1,4 @@
-"""Estimated numbers against the right ones: Pearson's and Spearman's correlation."""
+"""Predicted numbers compared with the right ones: Pearson's and Spearman's correlation."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Floats = npt.NDArray[np.float64]
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model estimate every number, then compare."""
+    """Predicts every number and compares."""
     right, estimated = map(np.array, evaluation.compared())
     return Report({"pearson": pearson(estimated, right), "spearman": spearman(estimated, right)}, len(right))
 
 
 def pearson(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
-    """The linear correlation of two rows of numbers, from -1 to 1; 0 where all numbers of one side are the same."""
+    """Pearson's (linear) correlation, from -1 to 1; 0 if all numbers of one side are the same."""
     same_rows(predicted, right, 1)
     sides = [np.asarray(side, np.float64) for side in (predicted, right)]
     if not all(np.isfinite(side).all() for side in sides):
@@ -33,7 +33,7 @@ def pearson(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
 
 
 def spearman(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
-    """The correlation of the ranks, equal numbers sharing their mean rank; 0 where all of one side are the same."""
+    """Spearman's rank correlation; equal numbers share their mean rank; 0 if all of one side are the same."""
     same_rows(predicted, right, 1)
     if np.isnan(predicted).any() or np.isnan(right).any():
         raise ValueError("numbers are ranked, and one here is nan")
@@ -41,7 +41,7 @@ def spearman(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
 
 
 def _unit(values: Floats) -> Floats:
-    """Moved to mean 0 and scaled to length 1; first to at most 1, so that the squares of tiny numbers do not vanish."""
+    """Centers numbers and scales them to length 1; first to at most 1, so that squares of tiny numbers stay above 0."""
     centerd = values - values.mean()
     centerd /= np.abs(centerd).max()
     return np.asarray(centerd / np.linalg.norm(centerd))

@@ -1,4 +1,4 @@
-"""Tags against the right ones, word by word."""
+"""Tags compared with the right ones, word by word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ METRICS = {"accuracy": HIGHER}
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model tag every sentence, then count the words that are right."""
+    """Tags every sentence and counts the words that are right."""
     pairs = zip(*evaluation.compared(), strict=True)
     hits = [tag == other for right, answer in pairs for tag, other in zip(answer.tags, right, strict=True)]
     return Report({"accuracy": sum(hits) / len(hits)}, len(evaluation.rows))

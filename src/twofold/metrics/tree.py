@@ -1,4 +1,4 @@
-"""Dependency trees against the right ones: the shares of words with the right head, relation, or both."""
+"""Dependency trees compared with the right ones: shares of words with the right head, relation, or both."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from twofold.data.conll import universal
 from twofold.metrics import HIGHER, Evaluation, Report
 
 METRICS = {"las": HIGHER, "uas": HIGHER, "label_accuracy": HIGHER, "whole_trees": HIGHER}
-"""The shares of the words with the right head and relation, the right head, the right relation; and of the sentences in
-which every head and every relation is right."""
+"""Metrics: shares of the words with the right head and relation, the right head, the right relation; and of the
+sentences in which every head and every relation is right."""
 Arc = tuple[int, str]
-"""What a word hangs from, counted from 1 with 0 for the root, and by which relation."""
+"""Head of a word, from 1 (0 is the root), and relation to it."""
 
 
 def measure(evaluation: Evaluation) -> Report:
-    """Let the model parse every sentence, then compare."""
+    """Parses every sentence and compares."""
     right, trees = evaluation.compared()
     predicted = [list(zip(tree.heads, tree.relations, strict=True)) for tree in trees]
     return Report(tree_scores(predicted, [list(zip(*tree, strict=True)) for tree in right]), len(right))
 
 
 def tree_scores(predicted: Sequence[Sequence[Arc]], right: Sequence[Sequence[Arc]]) -> dict[str, float]:
-    """How well sentences are parsed, as CoNLL 2018 counts: all words, punctuation too, and relations up to their ":".
+    """Scores of trees as CoNLL 2018 counts: all words, punctuation too, and relations up to their ":".
 
     Both sides have one arc for each word. The words are those of the right trees; a parser that splits a sentence
     otherwise is not judged here.

@@ -171,7 +171,9 @@ def check_reading(input: InputConfig, encoder: EncoderConfig) -> None:
     """Refuses an encoder that cannot read the input."""
     if not issubclass(input.gives, encoder.reads):
         readable = [kind for kind, config in _configs("inputs").items() if issubclass(config.gives, encoder.reads)]
-        raise _misfit(encoder, f"reads {_words(encoder.reads)}", input, f"gives {_words(input.gives)}", readable)
+        raise _misfit(
+            encoder, f"reads {class_words(encoder.reads)}", input, f"gives {class_words(input.gives)}", readable
+        )
 
 
 def check_fit(encoder: EncoderConfig, decoder: DecoderConfig) -> None:
@@ -193,7 +195,9 @@ def check_writing(task: Task) -> None:
     decoder, output = task.decoder, task.output
     if decoder.writes is not output.takes:
         made = [kind for kind, config in _configs("outputs").items() if config.takes is decoder.writes]
-        raise _misfit(decoder, f"writes {_words(decoder.writes)}", output, f"takes {_words(output.takes)}", made)
+        raise _misfit(
+            decoder, f"writes {class_words(decoder.writes)}", output, f"takes {class_words(output.takes)}", made
+        )
 
 
 def check_widths(encoder: EncoderConfig, other: EncoderConfig, needs: frozenset[str]) -> None:
@@ -264,8 +268,8 @@ def _misfit(part: Part, wants: str, other: Part, gives: str, would_do: Iterable[
     return TwofoldError(f"{first} {wants}, but {second} {gives}; these would do: {_and(would_do)}")
 
 
-def _words(kind: type) -> str:
-    """Class name as words: TokenScores becomes `token scores`."""
+def class_words(kind: type) -> str:
+    """Class name as words: `TokenScores` becomes "token scores"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 

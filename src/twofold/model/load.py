@@ -39,13 +39,19 @@ def load(name: str | Path, allow_code: bool = False) -> Model:
         folder.exists()
     except (OSError, ValueError) as error:  # a name that no folder can have
         raise TwofoldError(f"{name}: no such model ({getattr(error, 'strerror', None) or error})") from None
-    if str(name) in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder) or (folder / sentences.MODULES).is_file():
-        return zero_shot(str(name))
-    on_hub = str(name).count("/") == 1 and not folder.is_absolute() and not str(name).startswith(".")
-    if on_hub and not folder.exists() and not folder.parent.is_dir():  # a typing error in runs/... is no owner/name
+    if is_backbone_name(str(name)):
         return zero_shot(str(name))
     read = saved.read(folder, allow_code)
     return (Ranker if read.config.ranks else Model).from_saved(read)
+
+
+def is_backbone_name(name: str) -> bool:
+    """Returns True for `default`, `default-multilingual`, a backbone's folder, and a hub id."""
+    folder = Path(name)
+    if name in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder) or (folder / sentences.MODULES).is_file():
+        return True
+    on_hub = name.count("/") == 1 and not folder.is_absolute() and not name.startswith(".")
+    return on_hub and not folder.exists() and not folder.parent.is_dir()  # a typing error in runs/... is no owner/name
 
 
 def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:

@@ -18,7 +18,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
-from twofold.model import describing, encoding, explaining, predicting, saved
+from twofold.model import describing, encoding, explaining, predicting, saved, summarizing
 from twofold.model.batches import BatchRows, as_rows, checked, repeated
 from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, building
@@ -264,6 +264,7 @@ class Model(nn.Module):
     answers = predicting.answers
     stream = predicting.stream
     explain = explaining.explain
+    summary = summarizing.summary
     __repr__ = describing.model_lines
 
 

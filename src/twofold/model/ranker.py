@@ -19,7 +19,7 @@ from twofold.inputs import INPUT, BatchSizes, Input
 from twofold.inputs.pair import PairInput
 from twofold.inputs.text import TextInput
 from twofold.layers.blocks import BatchNorm
-from twofold.model import describing, encoding, explaining, ranking, reversing, saved
+from twofold.model import describing, encoding, explaining, ranking, reversing, saved, summarizing
 from twofold.model.batches import as_rows
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model
@@ -161,6 +161,7 @@ class Ranker(Model):
     encode = encoding.encode_documents
     encode_query = encoding.encode_query
     explain = explaining.explain_ranking  # type: ignore[assignment]
+    summary = summarizing.ranker_summary
 
     # --- learning ---
 

@@ -33,9 +33,9 @@ def draw_over_time(
     shown = chosen_maps(attention, layer, head)
     written, seconds = attention.queries, timeline.seconds
     lines = len(shown.maps)
-    one = 0.5 + 0.3 * len(written)
-    with figure(path, written, min(4 + 1.5 * seconds, 20) + 1, 2.7 + (one + 0.3) * lines + 0.4) as canvas:
-        bands, *steps = canvas.figure.subplots(1 + lines, 1, sharex=True, height_ratios=[2.5, *[one] * lines])
+    panel = 0.5 + 0.3 * len(written)
+    with figure(path, written, min(4 + 1.5 * seconds, 20) + 1, 2.7 + (panel + 0.3) * lines + 0.4) as canvas:
+        bands, *steps = canvas.figure.subplots(1 + lines, 1, sharex=True, height_ratios=[2.5, *[panel] * lines])
         _draw_timeline(bands, timeline)
         for axes, name, weights in zip(steps, shown.names, shown.maps, strict=True):
             extent = (0, seconds, len(written) - 0.5, -0.5)

@@ -6,11 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from twofold.recipe.comparing import compare
     from twofold.recipe.recipe import Recipe
+    from twofold.recipe.summarizing import summary
     from twofold.recipe.training import train
 
-_HOMES = {"Recipe": "recipe", "train": "training"}
-__all__ = ["Recipe", "train"]
+_HOMES = {"Recipe": "recipe", "compare": "comparing", "summary": "summarizing", "train": "training"}
+__all__ = ["Recipe", "compare", "summary", "train"]
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the package

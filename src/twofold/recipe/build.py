@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from twofold.errors import TwofoldError, listed
 from twofold.inputs import INPUT, BatchSizes, InputConfig
 from twofold.model import Model, Ranker
 from twofold.model.batches import TrainingRows
-from twofold.model.config import within_positions
+from twofold.model.config import Task, within_positions
 from twofold.model.sentences import say_left_out
 from twofold.outputs import OutputConfig
 from twofold.progress import Report, bar
@@ -43,10 +43,7 @@ def build_model(recipe: Recipe, folder: Path) -> Model:
     _check_columns(recipe)
     tokenizers = make_tokenizers(recipe, folder)
     tasks = {name: replace(task, output=task.output.learned(recipe.rows)) for name, task in recipe.tasks.items()}
-    other = recipe.candidate_encoder.settled() if recipe.candidate_encoder else None
-    config = replace(recipe.model_config(), encoder=recipe.encoder.settled(), candidate_encoder=other, tasks=tasks)
-    frame = tokenizers[INPUT].frame if INPUT in tokenizers else Frame()
-    model = (Ranker if config.ranks else Model)(within_positions(config, frame), tokenizers)
+    model = new_model(recipe, tasks, tokenizers)
     if not recipe.start or recipe.start_anyway:  # otherwise every weight of the encoder comes from there
         candidates = [prompt for task in recipe.tasks.values() for prompt in task.output.prompts()]
         say_left_out(recipe.encoder, (*recipe.input.prompts(), *candidates) if recipe.ranks else ())
@@ -54,6 +51,14 @@ def build_model(recipe: Recipe, folder: Path) -> Model:
     if recipe.start:
         model.take_weights(recipe.start, recipe.start_anyway)
     return model
+
+
+def new_model(recipe: Recipe, tasks: Mapping[str, Task], tokenizers: Mapping[str, TextTokenizer]) -> Model:
+    """Builds the model with weights drawn at random."""
+    other = recipe.candidate_encoder.settled() if recipe.candidate_encoder else None
+    config = replace(recipe.model_config(), encoder=recipe.encoder.settled(), candidate_encoder=other, tasks=tasks)
+    frame = tokenizers[INPUT].frame if INPUT in tokenizers else Frame()
+    return (Ranker if config.ranks else Model)(within_positions(config, frame), tokenizers)
 
 
 def _check_columns(recipe: Recipe) -> None:
@@ -81,6 +86,23 @@ def make_tokenizers(recipe: Recipe, folder: Path) -> dict[str, TextTokenizer]:
 
     Tokenizers that were trained before are read from `folder`.
     """
+
+    def trained(names: list[str], settings: TokenizerConfig) -> TextTokenizer:
+        path = folder / f"{names[0]}.json"
+        if path.exists():
+            return TextTokenizer.load(path)
+        with bar("reading for the tokenizer", None) as report:
+            tokenizer = TextTokenizer.train(_texts(recipe, names, report), settings)
+        tokenizer.save(path)
+        return tokenizer
+
+    return named_tokenizers(recipe, trained)
+
+
+def named_tokenizers(
+    recipe: Recipe, make: Callable[[list[str], TokenizerConfig], TextTokenizer]
+) -> dict[str, TextTokenizer]:
+    """Tokenizers that a model needs, by name; `make` is called for each that the encoder does not bring."""
     reads, brought = recipe.input.tokenizer_settings(), recipe.own_tokenizer()
     writing = [name for name, task in recipe.tasks.items() if task.output.tokenized(recipe.input)]
     separate = {name: settings for name in writing if (settings := recipe.tasks[name].output.tokenizer_settings())}
@@ -93,16 +115,8 @@ def make_tokenizers(recipe: Recipe, folder: Path) -> dict[str, TextTokenizer]:
         tokenizers = {INPUT: brought} if reads else dict.fromkeys(writing, brought)
     for settings, group in groups:
         names = [name for name in group if name not in tokenizers]
-        if not names:
-            continue
-        path = folder / f"{names[0]}.json"
-        if path.exists():
-            tokenizer = TextTokenizer.load(path)
-        else:
-            with bar("reading for the tokenizer", None) as report:
-                tokenizer = TextTokenizer.train(_texts(recipe, names, report), settings)
-            tokenizer.save(path)
-        tokenizers |= dict.fromkeys(names, tokenizer)
+        if names:
+            tokenizers |= dict.fromkeys(names, make(names, settings))
     return tokenizers
 
 

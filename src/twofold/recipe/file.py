@@ -119,19 +119,25 @@ def override(content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def fill_environment(content: Any, place: str = "") -> Any:
-    """Replaces `${NAME}` in every string by the environment variable NAME."""
+def fill_environment(content: Any, place: str = "", required: bool = True) -> Any:
+    """Replaces `${NAME}` in every string by the environment variable NAME.
+
+    required: a variable that is not set is an error; otherwise `${NAME}` stays
+    """
     if isinstance(content, dict):
-        return {key: fill_environment(value, f"{place}.{key}".lstrip(".")) for key, value in content.items()}
+        return {key: fill_environment(value, f"{place}.{key}".lstrip("."), required) for key, value in content.items()}
     if isinstance(content, list):
-        return [fill_environment(value, place) for value in content]
+        return [fill_environment(value, place, required) for value in content]
     if isinstance(content, str):
-        return re.sub(r"\$\{(\w+)\}", lambda match: _environment(match[1], place), content)
+        return re.sub(r"\$\{(\w+)\}", lambda match: _environment(match, place, required), content)
     return content
 
 
-def _environment(name: str, place: str) -> str:
+def _environment(match: re.Match[str], place: str, required: bool) -> str:
+    name = match[1]
     if name not in os.environ:
+        if not required:
+            return match[0]
         without = f" ({place}=null leaves it out)" if place in ("data.dev", "input.folder") else ""
         raise TwofoldError(
             f"the recipe needs ${{{name}}}, which is not set, for {place}; run again with {name}=/path/to/the/data, "

@@ -124,26 +124,33 @@ class Recipe(ModelConfig):
     """Rankers: scores the candidates with a teacher before training, for distillation."""
 
     @classmethod
-    def load(cls, name: str | Path, changes: Sequence[str] = (), data: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls,
+        name: str | Path,
+        changes: Sequence[str] = (),
+        data: Mapping[str, Any] | None = None,
+        needs_data: bool = True,
+    ) -> Self:
         """Reads a recipe file, or a packaged recipe by its name.
 
         changes: changed settings, each as `key.path=value`
         data: settings of `data` that take the place of those in the file
+        needs_data: an environment variable in it that is not set is an error
         """
         path = find_recipe(str(name))
         content = override(_with_data(read_yaml(path), data), changes)
         if path.parent == recipe_folder():
             _suit(content, {*(change.partition("=")[0] for change in changes), *(f"data.{key}" for key in data or ())})
-        return cls.of(content)
+        return cls.of(content, needs_data)
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Self:
+    def of(cls, content: Mapping[str, Any], needs_data: bool = True) -> Self:
         """Returns a recipe from plain values as they stand in YAML; the named parts bring the other defaults."""
         content = dict(content)
         if not content.get("data"):
             raise TwofoldError("recipe: 'data' is missing; write data: {train: FILE}, or give data= in Python")
         try:
-            recipe = structure(expanded(fill_environment(content)), cls)
+            recipe = structure(expanded(fill_environment(content, required=needs_data)), cls)
         except SeveralErrors as error:
             raise SeveralErrors(place_as_written(line, content) for line in error.lines) from None
         check_targets(content, recipe.tasks)
@@ -253,13 +260,14 @@ def as_recipe(
     recipe: Recipe | Mapping[str, Any] | str | Path,
     changes: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
+    needs_data: bool = True,
 ) -> Recipe:
-    """Returns a recipe from a file, a name, plain values or a recipe; `changes` and `data` as in `Recipe.load`."""
+    """Returns a recipe from a file, a name, plain values or a recipe; the rest as in `Recipe.load`."""
     if isinstance(recipe, str | Path):
-        return Recipe.load(recipe, changes, data)
+        return Recipe.load(recipe, changes, data, needs_data)
     if isinstance(recipe, Recipe):
-        return as_recipe(recipe.plain(), changes, data) if changes or data else recipe
-    return Recipe.of(override(_with_data(dict(recipe), data), changes))
+        return as_recipe(recipe.plain(), changes, data, needs_data) if changes or data else recipe
+    return Recipe.of(override(_with_data(dict(recipe), data), changes), needs_data)
 
 
 def _with_data(content: dict[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,30 @@
+"""`twofold summary`: parts of a model or recipe, what passes between them, and parameters by part."""
+
+from __future__ import annotations
+
+import click
+
+from twofold.cli.options import json_option, show
+
+
+@click.command()
+@click.argument("name", metavar="MODEL|RECIPE")
+@click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names.")
+@json_option
+def summary(name: str, changes: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
+    """Show the parts of a model, the shapes that pass between them, and the parameters of each part.
+
+    MODEL is a folder, a hub id, `default` or `default-multilingual`. RECIPE is a YAML file or the name of a packaged
+    recipe; nothing is trained, and its data is not needed.
+
+    \b
+      twofold summary translate
+      twofold summary translate encoder.width=128 encoder.layers=6
+      twofold summary runs/rank_poly
+      twofold summary default --json
+    """
+    from twofold import recipe
+
+    result = recipe.summary(name, changes, allow_code)
+    show(result.as_dict(), [repr(result)], as_json)
