@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -245,12 +245,21 @@ class Loss:
     count: int
 
 
+class Engine(Protocol):
+    """Program other than torch that computes an encoder."""
+
+    name: str
+
+    def __call__(self, batch: Batch) -> Hidden | None:
+        """Hidden states of a batch; None if torch must compute them."""
+        ...
+
+
 class Encoder(nn.Module):
     """Encoder f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
 
-    engine: Callable[[Batch], Hidden | None] | None = None
-    """Engine that computes in place of `forward` when nothing is learned or recorded; None means torch, for a batch
-    that it gives None for as well."""
+    engine: Engine | None = None
+    """Engine that computes in place of `forward` when nothing is learned or recorded."""
 
     def forward(self, batch: Batch) -> Hidden:
         raise NotImplementedError

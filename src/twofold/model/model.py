@@ -235,6 +235,13 @@ class Model(nn.Module):
         """Context in which the model computes in `precision`."""
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
 
+    @property
+    def computing(self) -> dict[str, str]:
+        """Precision and runtime that it computes with where nothing is learned."""
+        engines = [encoder.engine for encoder in self.encoders() if encoder.engine is not None]
+        precision = "float32" if self.precision is None else str(self.precision).removeprefix("torch.")
+        return {"precision": precision, "runtime": engines[0].name if engines else "torch"}
+
     def decoder(self, name: str | None = None) -> Decoder:
         """Returns the decoder of that name, or the first one."""
         return cast(Decoder, self.decoders[self.decoder_name(name)])

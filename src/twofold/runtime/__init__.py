@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Runtime = Literal["auto", "torch", "openvino", "onnxruntime"]
 VARIABLE = "TWOFOLD_RUNTIME"
 """Environment variable that decides what `auto` means."""
+EXPORT_NEEDS = ("onnx", "onnxscript")
+"""Packages that making a graph takes."""
 EXTRA = "pip install 'twofold[fast]'"
 
 
@@ -45,7 +47,7 @@ def engine_named(runtime: str, precision: str) -> ModuleType | None:
     if runtime == "torch":
         return None
     engine = import_module(f"twofold.runtime.{'openvino' if runtime == 'auto' else runtime}")
-    missing = [package for package in (*engine.NEEDS, "onnx", "onnxscript") if find_spec(package) is None]
+    missing = _missing(engine)
     if missing and runtime == "auto":
         return None
     if missing:
@@ -55,3 +57,13 @@ def engine_named(runtime: str, precision: str) -> ModuleType | None:
             return None
         raise TwofoldError(f"runtime={runtime} computes {', '.join(engine.PRECISIONS)}; set precision=float32")
     return engine
+
+
+def is_installed(runtime: str) -> bool:
+    """Returns True if the packages of a runtime are installed."""
+    return runtime == "torch" or not _missing(import_module(f"twofold.runtime.{runtime}"))
+
+
+def _missing(engine: ModuleType) -> list[str]:
+    """Returns the packages that an engine lacks."""
+    return [package for package in (*engine.NEEDS, *EXPORT_NEEDS) if find_spec(package) is None]

@@ -49,8 +49,9 @@ def rebuilt(value: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
 
 
 def _inner(value: Any) -> Iterator[tuple[str, Any]]:
-    if dataclasses.is_dataclass(value) and isinstance(value, Movable | Batch | Hidden):
-        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, Movable | Batch | Hidden):
+        fields = dataclasses.fields(value)  # type: ignore[arg-type]
+        yield from ((field.name, getattr(value, field.name)) for field in fields)
     elif isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, tuple):

@@ -19,8 +19,6 @@ from twofold.errors import TwofoldError
 from twofold.runtime.flat import Flat, Signature, constants, flatten
 from twofold.types import Batch, Encoder
 
-NEEDS = ("onnx", "onnxscript")
-"""Packages that exporting takes."""
 RECURRENT = ("gru", "lstm")
 """Operators of recurrent layers."""
 SOURCES = ("encoders", "layers", "inputs", "types.py")
