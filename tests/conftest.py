@@ -71,6 +71,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWOFOLD_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def equal_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests compare digits: in float32, computed by torch unless a test says otherwise."""
+    monkeypatch.setenv("TWOFOLD_PRECISION", "float32")
+    monkeypatch.setenv("TWOFOLD_RUNTIME", "torch")
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> TextTokenizer:
     """Knows the words of the made-up tasks, English and Korean."""

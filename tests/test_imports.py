@@ -16,7 +16,7 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LAYERS = [
     {"errors"},
-    {"storage", "progress", "results", "tables", "recording"},
+    {"storage", "progress", "results", "tables", "recording", "precision"},
     {"types", "config"},
     {"explaining"},
     {"data", "layers", "generate"},
@@ -28,7 +28,7 @@ LAYERS = [
     {"metrics"},
     {"training"},
     {"recipe"},
-    {"convert"},
+    {"convert", "runtime"},
     {"api", "plot"},
     {"cli"},
     {"__main__"},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
+from twofold import runtime as runtimes
 from twofold.data.candidates import Candidate, Texts
 from twofold.data.files import Row, Where
 from twofold.data.label_columns import warn_of_unread_columns
@@ -27,6 +28,7 @@ from twofold.progress import bar
 if TYPE_CHECKING:  # its kernels take a while to import
     from twofold.index import Index
 
+Loaded = TypeVar("Loaded", bound=Model)
 FAMILY_SETTINGS = ("tokenize", "candidates", "timed")
 """Settings of `evaluate` that metric families read."""
 
@@ -52,36 +54,58 @@ class EvaluationSettings(TypedDict, total=False):
 
 @overload
 def load(
-    model: Literal["default", "default-multilingual"], device: str = "auto", allow_code: bool = False
+    model: Literal["default", "default-multilingual"],
+    device: str = "auto",
+    allow_code: bool = False,
+    runtime: str = "auto",
+    precision: str = "auto",
 ) -> Ranker: ...
 
 
 @overload
-def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Model: ...
+def load(
+    model: str | Path, device: str = "auto", allow_code: bool = False, runtime: str = "auto", precision: str = "auto"
+) -> Model: ...
 
 
-def load(model: str | Path, device: str = "auto", allow_code: bool = False) -> Model:
+def load(
+    model: str | Path, device: str = "auto", allow_code: bool = False, runtime: str = "auto", precision: str = "auto"
+) -> Model:
     """Loads a model, ready to use: a `Model`, or a `Ranker` if it ranks candidates.
 
     model: folder of a training or its `model/`; folder or hub id of a backbone; `default` or `default-multilingual`
     device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`
     allow_code: import parts from outside twofold that the model names
+    runtime: `torch`, `openvino` or `onnxruntime`; `auto` takes OpenVINO where the extra `fast` is installed
+    precision: `float32` or `bfloat16`; `auto` takes bfloat16 where the processor computes it natively
     """
-    return load_model(model, allow_code).to(make_device(device))
+    return _computing(load_model(model, allow_code), device, runtime, precision)
 
 
-def load_ranker(model: str | Path, device: str = "auto", allow_code: bool = False) -> Ranker:
-    """Loads a model that ranks candidates; any other model is an error."""
-    return ranker_named(model, allow_code).to(make_device(device))
+def load_ranker(
+    model: str | Path, device: str = "auto", allow_code: bool = False, runtime: str = "auto", precision: str = "auto"
+) -> Ranker:
+    """Loads a model that ranks candidates; any other model is an error. The arguments are those of `load`."""
+    return _computing(ranker_named(model, allow_code), device, runtime, precision)
+
+
+def _computing(model: Loaded, device: str, runtime: str, precision: str) -> Loaded:
+    """Moves a model to its device and gives it its precision and engine."""
+    model.to(make_device(device))
+    runtimes.install(model, runtime, precision)
+    return model
 
 
 def load_stages(
-    first: Ranker, then: Sequence[tuple[Ranker | str | Path, int]], device: str = "auto", allow_code: bool = False
+    first: Ranker, then: Sequence[tuple[Ranker | str | Path, int]], **loading: Any
 ) -> list[tuple[Ranker, int]]:
-    """Loads the later stages of a cascade; each reads the same types as the first stage."""
+    """Loads the later stages of a cascade; each reads the same types as the first stage.
+
+    loading: how the rankers are loaded, as the arguments of `load`
+    """
     stages = []
     for given, depth in then:
-        ranker = given if isinstance(given, Ranker) else load_ranker(given, device, allow_code)
+        ranker = given if isinstance(given, Ranker) else load_ranker(given, **loading)
         name = f"--then {given}" if isinstance(given, str | Path) else f"then {ranker.kind}"
         sides = {"contexts": (first.contexts, ranker.contexts), "candidates": (first.candidates, ranker.candidates)}
         for what, (ours, theirs) in sides.items():
@@ -163,6 +187,8 @@ def build_index(
     show: bool = False,
     reverse: bool = False,
     split: Sizes | None = None,
+    runtime: str = "auto",
+    precision: str = "auto",
 ) -> Index:
     """Encodes candidates and stores their vectors in a folder to search.
 
@@ -174,16 +200,34 @@ def build_index(
     """
     from twofold.index import Index
 
-    ranker = model if isinstance(model, Ranker) else load_ranker(model, device, allow_code)
+    loading = (device, allow_code, runtime, precision)
+    ranker = model if isinstance(model, Ranker) else load_ranker(model, *loading)
     ranker = ranker.reversed() if reverse else ranker
     name = "" if isinstance(model, Ranker) else str(Path(model).resolve() if Path(model).exists() else model)
     return Index.build(folder, ranker, texts, stored, name, show, split)
 
 
 def open_index(
-    folder: str | Path, model: Ranker | str | Path | None = None, device: str = "auto", allow_code: bool = False
+    folder: str | Path,
+    model: Ranker | str | Path | None = None,
+    device: str = "auto",
+    allow_code: bool = False,
+    runtime: str = "auto",
+    precision: str = "auto",
 ) -> Index:
-    """Opens an index; it finds its model by itself unless that was moved."""
+    """Opens an index; it finds its model by itself unless that was moved.
+
+    runtime, precision: `auto` takes those that the index was built with
+    """
     from twofold.index import Index
 
-    return Index(folder, model, lambda name: load_ranker(name, device, allow_code))
+    def load_as_built(name: str | Path, built: Mapping[str, str]) -> Ranker:
+        computing = {"runtime": runtime, "precision": precision}
+        if not runtimes.is_installed(built.get("runtime", "torch")):
+            built = {**built, "runtime": "torch"}
+        computing = {
+            setting: built.get(setting, given) if given == "auto" else given for setting, given in computing.items()
+        }
+        return load_ranker(name, device, allow_code, **computing)
+
+    return Index(folder, model, load_as_built)

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from twofold.errors import TwofoldError, require
+from twofold.recording import records_attention
 from twofold.results import DecoderOutput
 
 Example = Mapping[str, Any]
@@ -244,13 +245,30 @@ class Loss:
     count: int
 
 
+class Engine(Protocol):
+    """Program other than torch that computes an encoder."""
+
+    name: str
+
+    def __call__(self, batch: Batch) -> Hidden | None:
+        """Hidden states of a batch; None if torch must compute them."""
+        ...
+
+
 class Encoder(nn.Module):
     """Encoder f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
+
+    engine: Engine | None = None
+    """Engine that computes in place of `forward` when nothing is learned or recorded."""
 
     def forward(self, batch: Batch) -> Hidden:
         raise NotImplementedError
 
     def __call__(self, batch: Batch) -> Hidden:
+        if self.engine is not None and not (self.training or torch.is_grad_enabled() or records_attention()):
+            hidden = self.engine(batch)
+            if hidden is not None:
+                return hidden
         return cast(Hidden, super().__call__(batch))
 
     def table(self) -> nn.Parameter | None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import Stage, generate_options, model_options, refuse_given, show, writing_options
+from twofold.cli.options import (
+    Stage,
+    generate_options,
+    loading_options,
+    model_options,
+    refuse_given,
+    show,
+    writing_options,
+)
 
 if TYPE_CHECKING:
     from twofold.metrics import Report
@@ -45,7 +53,7 @@ class CorpusForm(click.ParamType[str]):
 @click.option("--tokenize", metavar="NAME", help="Texts: sacrebleu's tokenizer for BLEU: 13a, zh, ko-mecab, char, ...")
 @writing_options
 @model_options
-def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool, **options: Any) -> None:
+def evaluate(model: str, data: str, as_json: bool, **options: Any) -> None:
     """Evaluate MODEL on the rows of DATA, a file with the columns of the training.
 
     MODEL is a folder; a ranker may also be `default`, `default-multilingual` or a hub id. Texts are generated with the
@@ -63,7 +71,8 @@ def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool
     from twofold import api
     from twofold.model import Ranker
 
-    loaded = api.load(model, device, allow_code)
+    loading = loading_options(options)
+    loaded = api.load(model, **loading)
     how, settings = None, {}
     if isinstance(loaded, Ranker):
         _refuse_for_rankers(loaded, options)
@@ -71,7 +80,7 @@ def evaluate(model: str, data: str, device: str, allow_code: bool, as_json: bool
         settings = {name: options[name] for name in ("corpus", "form", "reverse") if options[name] is not None}
         settings |= {
             "candidates": options["among"],
-            "then": api.load_stages(first, options["then"], device, allow_code),
+            "then": api.load_stages(first, options["then"], **loading),
         }
     else:
         _refuse_for_others(loaded, options)

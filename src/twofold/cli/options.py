@@ -86,9 +86,21 @@ def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 where_options = several(
     click.option("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."),
+    click.option(
+        "--runtime",
+        default="auto",
+        help="torch, openvino or onnxruntime; auto takes openvino where the extra `fast` is installed.",
+    ),
+    click.option(
+        "--precision",
+        default="auto",
+        help="float32 or bfloat16; auto takes bfloat16 where the processor computes it natively.",
+    ),
     click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
 )
-"""Options for the device and for a model's own code."""
+"""Options for the device, the runtime and precision, and for a model's own code."""
+LOADING = ("device", "runtime", "precision", "allow_code")
+"""Names of these options."""
 model_options = several(
     click.option("--decoder", help="Which decoder of the model, by name; evaluate takes all, others the first."),
     where_options,
@@ -108,6 +120,11 @@ writing_options = several(
     click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
 )
 """Options for text generation; those that are not given are saved with the model."""
+
+
+def loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of the given options that say how a model is loaded."""
+    return {name: options[name] for name in LOADING}
 
 
 def check_files(given: Iterable[str], input: InputConfig) -> None:

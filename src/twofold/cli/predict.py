@@ -17,6 +17,7 @@ from twofold.cli.options import (
     FilePath,
     check_files,
     generate_options,
+    loading_options,
     model_options,
     refuse_given,
     show,
@@ -154,7 +155,7 @@ def _load(name: str, inputs: tuple[str, ...], options: Mapping[str, Any]) -> Mod
     from twofold import api
     from twofold.model import Ranker
 
-    model = api.load(name, options["device"], options["allow_code"])
+    model = api.load(name, **loading_options(options))
     if isinstance(model, Ranker):
         raise TwofoldError(f"{name}: ranks candidates and writes no text; use `twofold rank`")
     if not model.config.input.endings:

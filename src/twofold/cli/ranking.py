@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import FilePath, RowsFile, Stage, check_files, json_option, several, show, where_options
+from twofold.cli.options import (
+    FilePath,
+    RowsFile,
+    Stage,
+    check_files,
+    json_option,
+    loading_options,
+    several,
+    show,
+    where_options,
+)
 
 if TYPE_CHECKING:
     from twofold.index import Index
@@ -126,9 +136,9 @@ def search(
     from twofold import api
     from twofold.model.candidates import cascade
 
-    place = {name: options[name] for name in ("device", "allow_code")}
-    with api.open_index(folder, model, **place) as index:
-        rankers = api.load_stages(index.model, then, **place)
+    loading = loading_options(options)
+    with api.open_index(folder, model, **loading) as index:
+        rankers = api.load_stages(index.model, then, **loading)
         turns, excluded = list(context), index.given_ids(options["exclude"])
         check_files(turns, index.model.contexts.config)
         index.model.check_context(turns)  # the model is loaded before the clock starts

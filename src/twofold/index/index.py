@@ -7,7 +7,7 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -29,7 +29,8 @@ from twofold.results import Hit, Hits, StoredCandidate
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 Folder = str | Path
-Load = Callable[[Folder], Ranker]
+Load = Callable[[Folder, Mapping[str, str]], Ranker]
+"""Function that loads a ranker by name; it is also given the runtime and precision of the index."""
 Ids = Iterable[Any]
 Mode = Literal["exact", "fast"]
 ENGINES = {False: "exact search by 8-bit bounds", True: "exact search by a scan"}
@@ -39,10 +40,10 @@ ENGINES = {False: "exact search by 8-bit bounds", True: "exact search by a scan"
 class Index:
     """Index in a folder; `Index.build` makes one."""
 
-    def __init__(self, folder: Folder, model: Ranker | Folder | None = None, load: Load = load_ranker) -> None:
+    def __init__(self, folder: Folder, model: Ranker | Folder | None = None, load: Load | None = None) -> None:
         """Opens an index; `model` is the one that it was built with, if that was moved, and `load` loads it by name."""
         self.folder = Path(folder)
-        self._given_model, self._load = model, load
+        self._given_model, self._load = model, load or _load_by_torch
         self._catalogs = CatalogPerThread(self.folder)
         self._snapshots = SnapshotCache(self.folder)
         _OPEN.add(self)
@@ -95,7 +96,7 @@ class Index:
         name = self._given_model or self._catalog.metadata("model")
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
-        ranker = name if isinstance(name, Ranker) else self._load(name)
+        ranker = name if isinstance(name, Ranker) else self._load(name, self._computing())
         if self._catalog.metadata("reversed") and not ranker.is_reversed:
             ranker = ranker.reversed()
         self._catalog.check_model(ranker, "the one given" if name is ranker else name)
@@ -184,6 +185,7 @@ class Index:
                 "model": catalog.metadata("model"),
                 "decoder": catalog.metadata("decoder"),
                 "fingerprint": catalog.metadata("fingerprint"),
+                **self._computing(),
                 "engine": ENGINES[False],
                 "format": int(catalog.metadata("format") or 0),
                 "state": catalog.metadata("state"),
@@ -208,6 +210,11 @@ class Index:
                 return self.info(check)
             about["health"] = str(error)
         return about
+
+    def _computing(self) -> dict[str, str]:
+        """Precision and runtime that candidates were encoded with, which queries and further candidates keep."""
+        known = {name: self._catalog.metadata(name) for name in ("precision", "runtime")}
+        return {name: value for name, value in known.items() if value is not None}
 
     def _add_shard(self, about: dict[str, Any], shard: Shard, deleted: Rows, check: bool) -> None:
         """Adds the numbers of a shard to those of the index."""
@@ -262,3 +269,7 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+
+
+def _load_by_torch(name: Folder, _: Mapping[str, str]) -> Ranker:
+    return load_ranker(name)

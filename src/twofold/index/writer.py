@@ -50,6 +50,7 @@ def build_index(
     with held(folder / LOCK_FILE, "building an index"):
         if not os.path.exists(folder / CATALOG_FILE):
             settings = {"model": name, "fingerprint": fingerprint, "decoder": model.kind, "stored": stored}
+            settings |= model.computing
             if model.is_reversed:
                 settings["reversed"] = "yes"
             if split is not None:
@@ -63,8 +64,8 @@ def build_index(
                 raise TwofoldError(
                     f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
                 )
-            given = (source, stored, None if split is None else str(split))
-            if tuple(map(catalog.metadata, ("source", "stored", "split"))) != given:
+            given = (source, stored, None if split is None else str(split), model.computing["precision"])
+            if tuple(map(catalog.metadata, ("source", "stored", "split", "precision"))) != given:
                 raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
             writer.write(incoming, 0, total, show)
             writer.shards.merge_all()

@@ -123,6 +123,8 @@ class Model(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Sets training mode; frozen layers of the encoders stay in evaluation mode."""
         super().train(mode)
+        for encoder in self.encoders() if mode else ():
+            encoder.engine = None  # its graph holds the weights as they were loaded
         for layer in (layer for encoder in self.encoders() for layer in encoder.modules()):
             parameters = list(layer.parameters())
             if parameters and not any(parameter.requires_grad for parameter in parameters):
@@ -232,6 +234,13 @@ class Model(nn.Module):
     def autocast(self) -> torch.autocast:
         """Context in which the model computes in `precision`."""
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
+
+    @property
+    def computing(self) -> dict[str, str]:
+        """Precision and runtime that it computes with where nothing is learned."""
+        engines = [encoder.engine for encoder in self.encoders() if encoder.engine is not None]
+        precision = "float32" if self.precision is None else str(self.precision).removeprefix("torch.")
+        return {"precision": precision, "runtime": engines[0].name if engines else "torch"}
 
     def decoder(self, name: str | None = None) -> Decoder:
         """Returns the decoder of that name, or the first one."""

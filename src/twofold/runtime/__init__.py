@@ -1,0 +1,69 @@
+"""Engines that compute encoders faster than torch where nothing is learned: OpenVINO and ONNX Runtime."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal, get_args
+
+from twofold import precision as precisions
+from twofold.errors import TwofoldError, did_you_mean
+
+if TYPE_CHECKING:
+    from twofold.model import Model
+
+Runtime = Literal["auto", "torch", "openvino", "onnxruntime"]
+VARIABLE = "TWOFOLD_RUNTIME"
+"""Environment variable that decides what `auto` means."""
+EXPORT_NEEDS = ("onnx", "onnxscript")
+"""Packages that making a graph takes."""
+EXTRA = "pip install 'twofold[fast]'"
+
+
+def install(model: Model, runtime: str = "auto", precision: str = "auto") -> None:
+    """Sets how a loaded model computes: the engine of its encoders and the precision. Training takes it off again."""
+    import torch
+
+    from twofold.runtime.compiled import CompiledEncoder
+
+    device = model.device.type
+    chosen = precisions.settled(precision, device)
+    model.precision = torch.bfloat16 if chosen == "bfloat16" else None
+    engine = engine_named(runtime, chosen) if device == "cpu" else None
+    for encoder in model.encoders():
+        if engine is not None:
+            encoder.engine = CompiledEncoder(encoder, engine, engine.__name__.rsplit(".", 1)[-1], chosen)
+
+
+def engine_named(runtime: str, precision: str) -> ModuleType | None:
+    """Returns the engine of a runtime, None for torch; `auto` is OpenVINO where the extra `fast` is installed."""
+    automatic = runtime == "auto"
+    if automatic:
+        runtime = os.environ.get(VARIABLE) or "auto"
+    if runtime not in get_args(Runtime):
+        raise TwofoldError(f"runtime: {did_you_mean(runtime, get_args(Runtime))}")
+    if runtime == "torch":
+        return None
+    engine = import_module(f"twofold.runtime.{'openvino' if runtime == 'auto' else runtime}")
+    missing = _missing(engine)
+    if missing and runtime == "auto":
+        return None
+    if missing:
+        raise TwofoldError(f"runtime={runtime} needs {', '.join(missing)}: {EXTRA}")
+    if precision not in engine.PRECISIONS:
+        if automatic:
+            return None
+        raise TwofoldError(f"runtime={runtime} computes {', '.join(engine.PRECISIONS)}; set precision=float32")
+    return engine
+
+
+def is_installed(runtime: str) -> bool:
+    """Returns True if the packages of a runtime are installed."""
+    return runtime == "torch" or not _missing(import_module(f"twofold.runtime.{runtime}"))
+
+
+def _missing(engine: ModuleType) -> list[str]:
+    """Returns the packages that an engine lacks."""
+    return [package for package in (*engine.NEEDS, *EXPORT_NEEDS) if find_spec(package) is None]
