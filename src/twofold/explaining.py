@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from twofold.errors import TwofoldError
 from twofold.recording import AttentionRecord, BeamRecord, recorded_beam
 from twofold.results import Prediction, Scores
 from twofold.results.explanation import Attention, Explanation, Probabilities
-from twofold.types import Classes, Decoder, Hidden, OutputSpec
+from twofold.types import Classes, Hidden, OutputSpec
+
+if TYPE_CHECKING:
+    from twofold.types import Decoder
 
 Ids = Sequence[int] | NDArray[Any]
 LeftOut = list[tuple[str, Any]]
@@ -137,6 +139,8 @@ def stacked_attention(
     layers = [weights for recorded, weights in record if (recorded == "cross") == (name == "cross")]
     if not layers or len({weights.shape for weights in layers}) > 1 or len(layers[0]) > 1:
         return ()
+    import torch
+
     stack = torch.cat(layers).float().cpu().numpy()  # (layers, heads, queries, keys)
     count, width = stack.shape[2:]
     named = tuple(queries) if len(queries) == count else (), tuple(keys) if len(keys) == width else ()

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from twofold.types import Movable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Draw = np.random.Generator
 Integers = NDArray[np.int64]
@@ -126,13 +128,23 @@ def pad_ids(
 ) -> tuple[Tensor, Tensor]:
     """Pads rows of ids to the longest, between `start` and `end` if given. Returns ids and padding mask, (rows,
     longest)."""
+    import torch
+
+    tokens, mask = pad_arrays(rows, pad, start, end)
+    return torch.from_numpy(tokens), torch.from_numpy(mask)
+
+
+def pad_arrays(
+    rows: Sequence[ArrayLike], pad: int, start: int | None = None, end: int | None = None
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """Returns what `pad_ids` returns, as arrays."""
     before, after = (np.array([] if symbol is None else [symbol], np.int64) for symbol in (start, end))
     framed = [np.concatenate([before, row, after]) for row in rows]
     lengths = np.array([len(row) for row in framed])
     mask = np.arange(lengths.max()) < lengths[:, None]
     tokens = np.full(mask.shape, pad, np.int64)
     tokens[mask] = np.concatenate(framed)
-    return torch.from_numpy(tokens), torch.from_numpy(mask)
+    return tokens, mask
 
 
 @dataclass(frozen=True)
@@ -153,6 +165,8 @@ class Windows(Movable):
     def mean(self, summaries: Tensor, mask: Tensor) -> Tensor:
         """Averages the summaries of each row's windows, weighted by the tokens that each window provides; (rows,
         width)."""
+        import torch
+
         taken = torch.bincount(self.window[mask], minlength=len(summaries))
         weights = (taken / mask.sum(1)[self.rows])[:, None].to(summaries)
         return summaries.new_zeros(len(mask), summaries.shape[1]).index_add(0, self.rows, summaries * weights)
@@ -184,6 +198,8 @@ def make_windows(rows: Sequence[tuple[int, Sequence[Span]]], before: int, after:
     rows: number of tokens of each row with its frame, and its windows among the tokens inside the frame
     before, after: sizes of the frame, which is added to every window
     """
+    import torch
+
     owners: list[int] = []
     places: list[Integers] = []
     window, position = np.zeros((2, len(rows), max(length for length, _ in rows)), np.int64)

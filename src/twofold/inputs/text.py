@@ -5,12 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from twofold.data.batches import Draw, pad_ids
 from twofold.data.cache import Cache, Encoded, Field
@@ -22,7 +20,12 @@ from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.explaining import LeftOut, without_each_word
 from twofold.inputs import INPUT, Input, InputConfig
-from twofold.types import Batch, Encoder, Hidden, InputBatch, Vocabulary
+from twofold.types import Batch, Hidden, InputBatch, Vocabulary
+
+if TYPE_CHECKING:  # texts are read without torch as well
+    from torch import Tensor
+
+    from twofold.types import Encoder
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ def make_tokens(rows: Sequence[ArrayLike], vocabulary: Vocabulary) -> Tokens:
 
 def make_joined_tokens(rows: Sequence[tuple[ArrayLike, int]], vocabulary: Vocabulary) -> Tokens:
     """Pads rows of two joined texts, each with the start of the second."""
+    import torch
+
     tokens, mask = pad_ids([ids for ids, _ in rows], vocabulary.pad)
     starts = torch.tensor([start for _, start in rows])
     segments = (torch.arange(tokens.shape[1]) >= starts[:, None]) & mask
@@ -172,10 +177,13 @@ class TextInput(Input[Ids]):
         return cache.columns[INPUT].lengths + len(self.frame)
 
     def batch(self, items: Sequence[Ids], draws: Sequence[Draw] | None = None) -> Tokens:
+        return make_tokens(self.framed(items), self.vocabulary)
+
+    def framed(self, items: Sequence[Ids]) -> list[Ids]:
+        """Adds the special tokens around each text."""
         # Without special tokens, an empty text would have no token.
         alone = [self.tokenizer.start]
-        rows = [self.frame.around(ids) if len(self.frame) else (ids if len(ids) else alone) for ids in items]
-        return make_tokens(rows, self.vocabulary)
+        return [self.frame.around(ids) if len(self.frame) else (ids if len(ids) else alone) for ids in items]
 
     def beginning(self, text: str) -> Ids:
         """Tokenizes the prefix of a text to continue; warns about unknown characters and truncation."""

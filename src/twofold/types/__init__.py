@@ -1,23 +1,42 @@
-"""Types shared by all packages: batches, hidden states, targets, losses, and the bases of encoders and decoders."""
+"""Types shared by all packages: batches, hidden states, targets and losses; `Encoder` and `Decoder` import torch."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol, Self, TypeVar, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
-import torch
-from torch import Tensor, nn
+from twofold.errors import require
 
-from twofold.errors import TwofoldError, require
-from twofold.recording import records_attention
-from twofold.results import DecoderOutput
+if TYPE_CHECKING:  # texts are read without torch as well
+    import torch
+    from torch import Tensor
+
+    from twofold.types.modules import Decoder as Decoder
+    from twofold.types.modules import Encoder as Encoder
+    from twofold.types.modules import Engine as Engine
 
 Example = Mapping[str, Any]
 """One row of a data file: values by column or key name."""
 Read = TypeVar("Read", bound="InputBatch")
+_MODULES = ("Decoder", "Encoder", "Engine")
+
+
+def __getattr__(name: str) -> Any:
+    """Imports on first use what needs torch."""
+    if name not in _MODULES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(import_module(f"{__name__}.modules"), name)
+
+
+def is_tensor(value: object) -> bool:
+    """Returns True for a tensor; without torch, nothing is one."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 class Movable:
@@ -26,7 +45,7 @@ class Movable:
     def to(self, device: torch.device) -> Self:
         """Returns a copy on another device."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        movable = {name: value for name, value in values.items() if isinstance(value, Tensor | Movable)}
+        movable = {name: value for name, value in values.items() if isinstance(value, Movable) or is_tensor(value)}
         return type(self)(**{**values, **{name: value.to(device) for name, value in movable.items()}})
 
 
@@ -145,7 +164,7 @@ class Hidden:
         def chosen(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(map(chosen, value))
-            return value.index_select(0, rows) if isinstance(value, Tensor) else value
+            return value.index_select(0, rows) if is_tensor(value) else value
 
         return Hidden(**{field.name: chosen(getattr(self, field.name)) for field in dataclasses.fields(self)})
 
@@ -243,74 +262,3 @@ class Loss:
 
     sum: Tensor
     count: int
-
-
-class Engine(Protocol):
-    """Program other than torch that computes an encoder."""
-
-    name: str
-
-    def __call__(self, batch: Batch) -> Hidden | None:
-        """Hidden states of a batch; None if torch must compute them."""
-        ...
-
-
-class Encoder(nn.Module):
-    """Encoder f : X → H. Reads a batch and fills the fields of `Hidden` that its decoders need."""
-
-    engine: Engine | None = None
-    """Engine that computes in place of `forward` when nothing is learned or recorded."""
-
-    def forward(self, batch: Batch) -> Hidden:
-        raise NotImplementedError
-
-    def __call__(self, batch: Batch) -> Hidden:
-        if self.engine is not None and not (self.training or torch.is_grad_enabled() or records_attention()):
-            hidden = self.engine(batch)
-            if hidden is not None:
-                return hidden
-        return cast(Hidden, super().__call__(batch))
-
-    def table(self) -> nn.Parameter | None:
-        """Returns the token embedding table, (tokens, width), or None."""
-        return cast(nn.Parameter | None, getattr(getattr(self, "embedding", None), "weight", None))
-
-    def levels(self) -> list[list[nn.Parameter]]:
-        """Groups the parameters by level, from the embeddings to the top layer."""
-        stacks = {f"{name}.": len(stack) for name, stack in self.named_modules() if isinstance(stack, nn.ModuleList)}
-        layers = max(stacks.values(), default=0)
-        # Two directions are two stacks side by side. Of nested stacks, the outer one comes first.
-        highest = [prefix for prefix, length in stacks.items() if length == layers]
-        levels: list[list[nn.Parameter]] = [[] for _ in range(layers + 1)]
-        reached = 0
-        for name, parameter in self.named_parameters():
-            prefix = next((start for start in highest if name.startswith(start)), None)
-            if prefix is not None:
-                reached = int(name.removeprefix(prefix).split(".")[0]) + 1
-            elif reached:
-                reached = layers
-            levels[reached].append(parameter)
-        return [level for level in levels if level]
-
-
-class Decoder(nn.Module):
-    """Decoder g : H → Y. Learns from a target; predicts without one."""
-
-    def share(self, table: nn.Parameter | None) -> None:
-        """Ties the decoder's token embeddings to the encoder's table, where the decoder supports it."""
-
-    def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
-        """Logits of the batch; text decoders read the target for them (teacher forcing)."""
-        raise TwofoldError(f"{type(self).__name__} has no forward(hidden, target, progress), which model(batch) calls")
-
-    def count(self, target: Target) -> int:
-        """Count that the loss is divided by, known before the forward pass. Weights belong in the sum."""
-        raise NotImplementedError
-
-    def loss(self, hidden: Hidden, target: Target, progress: float = 0.0) -> Loss:
-        """Loss of the predictions against the target: a sum and the count to divide it by."""
-        raise NotImplementedError
-
-    def predict(self, hidden: Hidden, options: Any) -> Sequence[Any]:
-        """Predicts one result for each row, of the class that the decoder's settings name in `writes`."""
-        raise NotImplementedError
