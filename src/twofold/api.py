@@ -13,12 +13,12 @@ from twofold.data.label_columns import warn_of_unread_columns
 from twofold.data.memory import RowsInMemory, is_file_name, list_in_memory, rows_in_memory
 from twofold.data.passages import Sizes
 from twofold.data.ranking import AUTO
+from twofold.data.top_k import as_k
 from twofold.errors import TwofoldError, did_you_mean, kind_of_value
 from twofold.generate.search import GenerateOptions
 from twofold.metrics import Report
 from twofold.metrics import evaluate as evaluate_rows
 from twofold.model import Model, Ranker
-from twofold.model.candidates import as_k
 from twofold.model.load import load as load_model
 from twofold.model.load import load_ranker as ranker_named
 from twofold.model.model import make_device

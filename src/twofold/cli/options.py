@@ -131,10 +131,13 @@ def check_files(given: Iterable[str], input: InputConfig) -> None:
     """Refuses files of a type that the model does not read; a text model would take their names for texts."""
     from twofold.config import kinds, part_config
 
+    given = [path for path in given if os.path.isfile(path)]
+    if not given:  # the other types of input take a while to import
+        return
     others = [cast("InputConfig", part_config("inputs", kind)) for kind in kinds("inputs")]
     for path in given:
         noun = next((type.noun for type in others if type.endings and path.lower().endswith(type.endings)), input.noun)
-        if noun != input.noun and os.path.isfile(path):
+        if noun != input.noun:
             raise TwofoldError(f"{path}: this model reads {input.noun}s, not {noun}s")
 
 

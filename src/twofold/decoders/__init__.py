@@ -103,6 +103,10 @@ class RankingDecoder(Decoder):
     compares: bool = False
     """True if joined texts are also read alone, and `score` is added to `joint`."""
 
+    softmax_scale: float | None = None
+    """β, if the score is the sum over the groups of `ceiling` of Σ_i softmax_i(β s_i)·s_i, where s_i is the largest dot
+    product of vector i with a stored vector of the candidate; None for scores of another form."""
+
     def context(self, hidden: Hidden) -> Vectors:
         """Computes the vectors of each context."""
         raise NotImplementedError

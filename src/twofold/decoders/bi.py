@@ -44,6 +44,7 @@ class BiEncoder(RankingDecoder):
         self.dense = dense_layers(config.dense, self.pool.width)
         self.normalize = config.normalize == "both"
         self.cosine = config.similarity == "cosine"
+        self.softmax_scale = 1.0  # of a single dot product
 
     def context(self, hidden: Hidden) -> Vectors:
         vectors = self.dense(self.pool(hidden))

@@ -46,6 +46,7 @@ class LateInteraction(RankingDecoder):
     """Late interaction: score = Σ_t max_j q_t·c_j over the token vectors of a context and a candidate."""
 
     several: ClassVar[bool] = True
+    softmax_scale = 1.0  # each group is one vector
     punctuation: Tensor
 
     def __init__(self, config: Config, spec: HiddenSpec, output: OutputSpec) -> None:

@@ -59,6 +59,7 @@ class PolyEncoder(RankingDecoder):
         self.code_scale = 1.0 if config.code_attention == "plain" else 1 / math.sqrt(width)
         self.beta = 1 / math.sqrt(width) if config.attention == "scaled" else 1.0
         self.heads = Heads(width, config.heads) if config.attention == "multihead" else None
+        self.softmax_scale = self.beta if self.heads is None else None
         self.vector = CandidateVector(config, spec)
         self.normalize = config.normalize == "both"
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from twofold.data.candidates import Text, Texts, at_hand
 from twofold.data.passages import Sizes, Split
+from twofold.data.top_k import as_k
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
@@ -22,7 +23,6 @@ from twofold.index.search import Query, ranked_hits, search
 from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
 from twofold.index.snapshot import SnapshotCache, copy_index
 from twofold.index.writer import Writer, build_index
-from twofold.model.candidates import as_k
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits, StoredCandidate

@@ -28,6 +28,8 @@ from twofold.types import Features, InputBatch, InputSpec, Vocabulary
 
 Item = TypeVar("Item")
 """Item of an input type, made from one row: token ids, an image, ..."""
+CHUNK_TOKENS = 1024
+"""Maximum number of tokens (rows × longest) that are encoded at a time, unless a training sets another number."""
 INPUT = "input"
 """Name of the main input in caches, batches and tokenizers."""
 

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from twofold.data.ranking import Question, questions
 from twofold.data.ranks import KS, summary_of_gains
+from twofold.data.top_k import best
 from twofold.decoders import Vectors
 from twofold.metrics import HIGHER, LOWER, Evaluation, Report
 from twofold.model import Ranker
-from twofold.model.candidates import best, cascade
+from twofold.model.candidates import cascade
 from twofold.progress import Report as Progress
 
 METRICS = {

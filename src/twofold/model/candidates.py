@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 
 from twofold.data.candidates import Text, as_context
 from twofold.data.tokenizer import Ids
+from twofold.data.top_k import first_of_equal
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list, check_text
 from twofold.inputs import Input
@@ -43,8 +43,7 @@ class Candidates:
     @cached_property
     def first(self) -> np.ndarray[Any, Any]:
         """Index of the first candidate with the same text, for each candidate."""
-        seen: dict[str, int] = {}
-        return np.array([seen.setdefault(text, number) for number, text in enumerate(self.texts)])
+        return first_of_equal(self.texts)
 
 
 def cascade(
@@ -83,17 +82,6 @@ def as_pairs(pairs: Any) -> list[tuple[Text, str]]:
     return given
 
 
-def as_k(k: Any) -> int:
-    """Checks `k`: a whole number, at least 1."""
-    try:
-        wanted = operator.index(k)
-    except TypeError:
-        raise TwofoldError(f"k must be a whole number, not {k!r:.40}") from None
-    if isinstance(k, bool) or wanted < 1:
-        raise TwofoldError(f"k must be at least 1, not {k}")
-    return wanted
-
-
 def different(texts: Sequence[Text]) -> tuple[list[Text], list[int]]:
     """Returns each distinct text once, and for each given text its index among them."""
     numbers: dict[str | tuple[str, ...], int] = {}
@@ -107,11 +95,3 @@ def encoded_once(side: Input[Any], texts: Sequence[Text]) -> list[Ids]:
     once, places = different(texts)
     ids = side.items_of(once)
     return [ids[place] for place in places]
-
-
-def best(scores: np.ndarray[Any, Any], k: int) -> list[int]:
-    """Indices of the k largest scores, best first; equal scores keep their order."""
-    place = max(len(scores) - k, 0)
-    numbers = np.flatnonzero(scores >= np.partition(scores, place)[place])
-    order: list[int] = numbers[np.argsort(-scores[numbers], kind="stable")][:k].tolist()
-    return order

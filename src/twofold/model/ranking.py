@@ -13,9 +13,10 @@ from torch import Tensor
 
 from twofold.data.candidates import Candidate, Text, with_ids
 from twofold.data.memory import list_in_memory
+from twofold.data.top_k import as_k, best
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
-from twofold.model.candidates import Candidates, as_k, as_pairs, best, different, encoded_once
+from twofold.model.candidates import Candidates, as_pairs, different, encoded_once
 from twofold.model.representation import CANDIDATES, CONTEXTS, PAIRS
 from twofold.model.vectors import finite, keep_items
 from twofold.progress import Report

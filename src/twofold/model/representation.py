@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.decoders import Vectors
-from twofold.inputs import INPUT, Input
+from twofold.inputs import CHUNK_TOKENS, INPUT, Input
 from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
 from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
 """Names of the things that are read: each side alone, or pairs of both joined."""
 Seeds = Sequence[Sequence[int]] | None
-CHUNK_TOKENS = 1024
-"""Default size of a chunk in tokens: rows × longest."""
 
 
 @dataclass(frozen=True)

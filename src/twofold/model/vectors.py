@@ -11,7 +11,8 @@ from torch import Tensor
 
 from twofold.decoders import Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.model.representation import CHUNK_TOKENS, PAIRS, padded
+from twofold.inputs import CHUNK_TOKENS
+from twofold.model.representation import PAIRS, padded
 from twofold.progress import Report
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ class CompiledEncoder:
             return None
         if self._weights != _versions(self.encoder):  # someone has changed the weights since
             return None
-        form = self._form(batch)
+        form = self.form(batch)
         if form is None or any(size == 0 for tensor in tensors.values() for size in tensor.shape):
             return None
         try:
@@ -78,7 +78,8 @@ class CompiledEncoder:
         hidden: Hidden = rebuilt(form.template, {**computed, **passed})
         return hidden
 
-    def _form(self, batch: Batch) -> Form | None:
+    def form(self, batch: Batch) -> Form | None:
+        """Returns the graph for batches of this form, made first if there is none; None if torch must compute them."""
         key, threads = _form_key(batch), torch.get_num_threads()
         form = self._forms.get(key)
         if key not in self._forms and len(self._forms) >= MOST_FORMS:
