@@ -6,6 +6,7 @@ import dataclasses
 import json
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,6 @@ from twofold.types import Batch, Hidden
 
 pytest.importorskip("onnx")
 ENGINES = ["openvino", "onnxruntime"]
-REFUSED: dict[str, str] = {}
-"""Encoders that no engine computes, and why."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,24 +73,24 @@ def no_warnings() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", part_params(kinds("encoders")))
 def test_every_encoder_gives_in_an_engine_what_it_gives_in_torch(
-    tokenizer: TextTokenizer, kind: str, engine: str, no_warnings: None
+    tokenizer: TextTokenizer, kind: str, no_warnings: None
 ) -> None:
     model = model_of(kind, tokenizer)
     batches = batches_of(model)
     expected = hidden_of(model, batches)
-    runtime.install(model, engine, "float32")
-    with torch.no_grad():
-        assert model.encoder.engine is not None
-        assert model.encoder.engine(batches[0]) is not None, "torch was used"
-    for ours, theirs in zip(hidden_of(model, batches), expected, strict=True):
-        right = tensors_of(theirs)
-        assert tensors_of(ours).keys() == right.keys()
-        assert (ours.size, ours.grid) == (theirs.size, theirs.grid)
-        for name, tensor in tensors_of(ours).items():
-            torch.testing.assert_close(tensor, right[name], rtol=1e-5, atol=1e-5)
+    for engine in ENGINES:  # of one graph
+        runtime.install(model, engine, "float32")
+        with torch.no_grad():
+            assert model.encoder.engine is not None
+            assert model.encoder.engine(batches[0]) is not None, f"torch was used in place of {engine}"
+        for ours, theirs in zip(hidden_of(model, batches), expected, strict=True):
+            right = tensors_of(theirs)
+            assert tensors_of(ours).keys() == right.keys()
+            assert (ours.size, ours.grid) == (theirs.size, theirs.grid)
+            for name, tensor in tensors_of(ours).items():
+                torch.testing.assert_close(tensor, right[name], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(not precision.is_fast(), reason="this processor has no native bfloat16")
@@ -187,29 +186,21 @@ def test_a_damaged_file_is_made_anew_and_said_once(tokenizer: TextTokenizer) -> 
         model.encode(["one"])
 
 
-@pytest.mark.parametrize(("field", "value"), [("version", "0.1"), ("processor", ["sse2"])])
-def test_a_file_of_another_version_or_processor_is_checked_anew(
-    tokenizer: TextTokenizer, field: str, value: object
-) -> None:
+def test_a_file_of_another_version_or_processor_is_checked_anew(tokenizer: TextTokenizer) -> None:
     model = some_ranker(tokenizer)
     runtime.install(model, "openvino", "float32")
     folder = engine_folder(model)
     record = store.read_record(folder, "openvino", "float32")
     assert record is not None
-    store.write_record(folder, dataclasses.replace(record, **{field: value}))  # type: ignore[arg-type]
-    runtime.install(model, "openvino", "float32")
-    with pytest.warns(UserWarning, match="another version or another processor"):
-        model.encode(["eleven"])
-    again = store.read_record(folder, "openvino", "float32")
-    assert again is not None
-    assert (again.version, again.processor) == (record.version, record.processor)
-
-
-def test_a_record_that_is_no_record_is_made_anew(tokenizer: TextTokenizer) -> None:
-    model = some_ranker(tokenizer)
-    runtime.install(model, "openvino", "float32")
-    folder = engine_folder(model)
-    (folder / "openvino-float32.json").write_text(json.dumps({"format": 1}))
+    for changed in (replace(record, version="0.1"), replace(record, processor=["sse2"])):
+        store.write_record(folder, changed)
+        runtime.install(model, "openvino", "float32")
+        with pytest.warns(UserWarning, match="another version or another processor"):
+            model.encode(["eleven"])
+        again = store.read_record(folder, "openvino", "float32")
+        assert again is not None
+        assert (again.version, again.processor) == (record.version, record.processor)
+    (folder / record.file).write_text(json.dumps({"format": 1}))
     runtime.install(model, "openvino", "float32")
     with pytest.warns(UserWarning, match="made anew"):
         model.encode(["eleven"])

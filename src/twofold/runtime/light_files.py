@@ -17,7 +17,7 @@ from twofold.inputs import INPUT
 from twofold.inputs.text import TextInput, Tokens
 from twofold.model import Ranker
 from twofold.model.representation import CANDIDATES, CONTEXTS, Side
-from twofold.runtime import graph, light_ranker
+from twofold.runtime import graph, light_ranker, store
 from twofold.runtime.compiled import CompiledEncoder
 from twofold.runtime.flat import flatten, rebuilt
 from twofold.runtime.light_ranker import ABOUT, CANDIDATE, CONTEXT, FORMAT, TOKENIZER
@@ -68,6 +68,7 @@ def write(ranker: Ranker, folder: Path) -> bool:
             _compare(ranker, aside, about)
     except (TwofoldError, OSError):
         return False
+    store.remove_oldest_rankers()
     return True
 
 

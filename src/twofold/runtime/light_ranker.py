@@ -21,7 +21,6 @@ from twofold import runtime as runtimes
 from twofold.config import structure
 from twofold.data.backbones import DEFAULT, packaged_folder
 from twofold.data.batches import pad_arrays
-from twofold.data.cache import cache_folder
 from twofold.data.candidates import Candidate, Text
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.top_k import as_k, best, first_of_equal
@@ -31,10 +30,9 @@ from twofold.inputs.text import TextInput
 from twofold.precision import processor_flags
 from twofold.results import Hit, Hits
 from twofold.runtime import engine_named
-from twofold.runtime.store import GRAPH, engines_folder, mark_used
+from twofold.runtime.store import GRAPH, engines_folder, mark_used, rankers_folder
 
 FORMAT = 1
-FOLDER = "rankers"
 ABOUT, TOKENIZER = "ranker.json", "tokenizer.json"
 CONTEXT, CANDIDATE = "context", "candidate"
 REMEDY = "it is made anew"
@@ -147,7 +145,7 @@ def folder_for(name: str, runtime: str, precision: str) -> Path | None:
     chosen = [os.environ.get(variable) or "auto" for variable in (runtimes.VARIABLE, precisions.VARIABLE)]
     given = [default if value == "auto" else value for value, default in zip((runtime, precision), chosen, strict=True)]
     key = json.dumps([FORMAT, __version__, *given, processor_flags(), stats])
-    return cache_folder() / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:40]
+    return rankers_folder() / hashlib.sha256(key.encode()).hexdigest()[:40]
 
 
 def open_ranker(folder: Path, engine: ModuleType, threads: int) -> LightRanker | None:

@@ -6,18 +6,20 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from twofold import storage
-from twofold.data.cache import cache_folder
+from twofold.data.cache import ABOUT, cache_folder
 from twofold.errors import TwofoldError
 
-FOLDER = "engines"
+FOLDER, RANKERS = "engines", "rankers"
 GRAPH = "graph.onnx"
 FORMAT = 1
+MOST_RANKERS = 100
+"""Number of rankers without torch; the oldest are removed."""
 MOST_BYTES = 8 << 30
 """Total size of all graphs; the ones that were not used for longest are removed."""
 ABANDONED = 3600.0
@@ -122,3 +124,33 @@ def size_of(folder: Path) -> int:
         with contextlib.suppress(OSError):
             total += path.stat().st_size if path.is_file() else 0
     return total
+
+
+def rankers_folder() -> Path:
+    """Returns the folder of all rankers that need no torch."""
+    return cache_folder() / RANKERS
+
+
+def remove_oldest_rankers() -> None:
+    """Keeps the newest rankers."""
+    with contextlib.suppress(OSError):
+        folders = sorted(rankers_folder().iterdir(), key=lambda folder: -folder.stat().st_mtime)
+        remove(folders[MOST_RANKERS:])
+
+
+def entries() -> dict[str, list[Path]]:
+    """Returns the folders of all entries of the cache, by kind."""
+    own = {kind: _folders(cache_folder() / kind) for kind in (FOLDER, RANKERS)}
+    data = [folder for folder in _folders(cache_folder()) if (folder / ABOUT).is_file()]
+    return {"data": data, **own}
+
+
+def remove(folders: Sequence[Path]) -> int:
+    """Removes entries; returns their number."""
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(folders)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

@@ -1,0 +1,47 @@
+"""`twofold cache`: what lies in the cache folder, and how it is emptied."""
+
+from __future__ import annotations
+
+import click
+
+from twofold.cli.options import json_option, show
+
+
+@click.group()
+def cache() -> None:
+    """Show or empty the cache folder: tokenized data, graphs of engines, and rankers that need no torch.
+
+    The folder is $TWOFOLD_CACHE, or twofold in the user's cache folder. Everything in it is made anew when needed.
+
+    \b
+      twofold cache info
+      twofold cache clear engines
+      twofold cache clear
+    """
+
+
+@cache.command()
+@json_option
+def info(as_json: bool) -> None:
+    """Show the number and size of the entries of each kind."""
+    from twofold.data.cache import cache_folder
+    from twofold.runtime.store import entries, size_of
+
+    kinds = {
+        kind: {"entries": len(folders), "bytes": sum(map(size_of, folders))} for kind, folders in entries().items()
+    }
+    lines = [
+        f"{kind:8} {about['entries']:>6,} entries {about['bytes'] / 1e6:>10,.1f} MB" for kind, about in kinds.items()
+    ]
+    show({"folder": str(cache_folder()), **kinds}, [str(cache_folder()), *lines], as_json)
+
+
+@cache.command()
+@click.argument("kind", required=False, type=click.Choice(["data", "engines", "rankers"]))
+@json_option
+def clear(kind: str | None, as_json: bool) -> None:
+    """Remove all entries, or those of one KIND: data, engines or rankers."""
+    from twofold.runtime.store import entries, remove
+
+    removed = {name: remove(folders) for name, folders in entries().items() if kind in (None, name)}
+    show({"removed": removed}, [f"removed {count:,} {name}" for name, count in removed.items()], as_json)
