@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import cache, compare, convert, demo, evaluate, predict, ranking, summary, train
+from twofold.cli import cache, compare, convert, demo, evaluate, predict, rank, ranking, summary, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -82,6 +82,6 @@ def main() -> None:
 
 
 _MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
-_RANKERS = (ranking.rank, ranking.index, ranking.search)
+_RANKERS = (rank.rank, ranking.index, ranking.search)
 for command in (demo.demo, *_MODELS, *_RANKERS, convert.import_weights, cache.cache, train.list_parts):
     main.add_command(command)

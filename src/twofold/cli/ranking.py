@@ -1,4 +1,4 @@
-"""`twofold rank`, `twofold index` and `twofold search`: ranking and search of candidates."""
+"""`twofold search` and `twofold index`: candidates in an index."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXTS = (
 _folder = click.argument("folder", metavar="INDEX", type=FilePath())
 _texts = click.option("--texts", required=True, type=RowsFile(), help=TEXTS)
 _model = click.option("--model", help="Where the index's model lies, if it was moved.")
-_reverse = click.option(
+reverse_option = click.option(
     "--reverse", is_flag=True, help="Find what would be a context for what would be a candidate, which a `bi` can."
 )
 _new_texts = several(_folder, _texts, _model, where_options)
@@ -45,90 +45,6 @@ ranking_options = several(
     json_option,
 )
 """Options for the number of hits, later stages of a cascade, the device and JSON."""
-
-
-@click.command()
-@click.argument("model")
-@click.argument("context", nargs=-1, required=True)
-@click.option(
-    "--candidates",
-    required=True,
-    type=RowsFile(),
-    help=TEXTS,
-)
-@_reverse
-@click.option("--explain", is_flag=True, help="Print JSON with what makes up the scores, too.")
-@ranking_options
-def rank(
-    model: str,
-    context: tuple[str, ...],
-    candidates: str,
-    reverse: bool,
-    explain: bool,
-    k: int,
-    then: tuple[tuple[str, int], ...],
-    as_json: bool,
-    **place: Any,
-) -> None:
-    """Show which candidates fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
-
-    MODEL is a folder, a hub id, `default` (English) or `default-multilingual` (Korean and fifteen others).
-
-    \b
-      twofold rank default --candidates answers.txt "how do I list a folder?"
-      cut -f 2 answers.tsv | twofold rank default --candidates - "how do I list a folder?"
-      twofold rank runs/rank_poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
-      twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
-      twofold rank runs/retrieve_images --candidates photos.zip "two dogs run on grass"
-      twofold rank runs/retrieve_images --reverse --candidates captions.txt dog.jpg
-    """
-    from twofold.runtime.light_ranker import find_ranker
-
-    how = {name: place[name] for name in ("runtime", "precision")}
-    light = None if reverse or explain or then or place["device"] != "auto" else find_ranker(model, **how)
-    if light is None:
-        _rank_by_torch(model, list(context), candidates, reverse, explain, k, then, as_json, **place)
-        return
-    from twofold.data.candidates import read_candidates, with_ids
-
-    turns, read = list(context), with_ids(list(read_candidates(candidates)))
-    check_files(turns, light.contexts.input.config)
-    _show(turns, light.rank(turns, read, k), as_json)
-
-
-def _rank_by_torch(
-    model: str,
-    turns: list[str],
-    candidates: str,
-    reverse: bool,
-    explain: bool,
-    k: int,
-    then: tuple[tuple[str, int], ...],
-    as_json: bool,
-    **place: Any,
-) -> None:
-    """Ranks with the whole model, and keeps what the next call needs to rank without torch."""
-    from twofold import api
-    from twofold.data.candidates import with_ids
-    from twofold.model.candidates import cascade
-    from twofold.model.explaining import explain_hits
-    from twofold.progress import bar
-    from twofold.runtime import light_files, light_ranker
-
-    first = api.load_ranker(model, **place)
-    first = first.reversed() if reverse else first
-    rankers = api.load_stages(first, then, **place)
-    read = with_ids(list(first.candidates.candidates(candidates)))
-    last = [first, *(ranker for ranker, _ in rankers)][-1]
-    check_files(turns, first.contexts.config)
-    first.check_context(turns)
-    with bar("reading candidates", len(read), show=len(read) > 1000) as progress:
-        ready = first.prepare_given(read, progress)
-    hits = cascade(lambda depth: first.rank(turns, ready, depth), len(ready), rankers, turns, k)
-    _show(turns, hits, as_json or explain, explain_hits(last, turns, read, hits) if explain else None)
-    folder = light_ranker.folder_for(model, place["runtime"], place["precision"])
-    if folder is not None and place["device"] == "auto":
-        light_files.write(first, folder)
 
 
 @click.command()
@@ -174,7 +90,7 @@ def search(
         index.model.check_context(turns)  # the model is loaded before the clock starts
         filters = (options["where"], excluded, options["mode"])
         hits = cascade(lambda depth: index.search(turns, depth, *filters), len(index), rankers, turns, k)
-    _show(turns, hits, as_json)
+    show_hits(turns, hits, as_json)
 
 
 @click.group()
@@ -207,7 +123,7 @@ def index() -> None:
     metavar="TOKENS:OVERLAP",
     help="Cut texts into passages of at most TOKENS tokens that share OVERLAP; hits are texts, by their best passages.",
 )
-@_reverse
+@reverse_option
 @where_options
 def build(folder: Path, **options: Any) -> None:
     """Read every text and keep its vectors. One that was cut short goes on where it stood when it is run again.
@@ -299,7 +215,7 @@ def _info(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _show(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
+def show_hits(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
     """Prints the best candidates, one on each line, or as JSON."""
     shown = [_as_dict(hit) for hit in hits]
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}

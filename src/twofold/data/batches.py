@@ -21,6 +21,8 @@ Integers = NDArray[np.int64]
 POOL = 1 << 17
 """Number of rows sorted by length together: large enough for little padding, small enough to keep the epoch
 shuffled."""
+CHUNK_TOKENS = 1024
+"""Maximum number of tokens (rows × longest) that are encoded at a time, unless a training sets another number."""
 Span = tuple[int, int]
 """Start and end of a window, in tokens."""
 

@@ -28,8 +28,6 @@ from twofold.types import Features, InputBatch, InputSpec, Vocabulary
 
 Item = TypeVar("Item")
 """Item of an input type, made from one row: token ids, an image, ..."""
-CHUNK_TOKENS = 1024
-"""Maximum number of tokens (rows × longest) that are encoded at a time, unless a training sets another number."""
 INPUT = "input"
 """Name of the main input in caches, batches and tokenizers."""
 
@@ -66,6 +64,8 @@ class InputConfig(Part):
 
     # --- defaults ---
 
+    without_torch: ClassVar[bool] = False
+    """True if `framed` gives token ids, so that an engine can encode them without torch."""
     texts: ClassVar[int] = 1
     """Number of texts joined to one input."""
     noun: ClassVar[str] = "text"
@@ -254,8 +254,6 @@ class Input(LeavesOut, Splits, Generic[Item]):
         rows = [self.row(value, f"value {number}") for number, value in enumerate(values, start=1)]
         return self.columns()[column].encode(rows)
 
-    # --- images ---
-
     def box(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
         """Left, top, right and bottom edge of the part read from an image of this height and width."""
         raise NotImplementedError
@@ -263,8 +261,6 @@ class Input(LeavesOut, Splits, Generic[Item]):
     def image(self, value: Any) -> Image | None:
         """Image to draw in figures, or None."""
         return None
-
-    # --- all types ---
 
     def plan(
         self, cache: Cache, rows: NDArray[np.int64], written: Sequence[NDArray[np.int64]], sizes: BatchSizes, epoch: int

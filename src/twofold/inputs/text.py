@@ -111,6 +111,7 @@ class Config(TokensConfig):
     """Settings of text inputs."""
 
     gives: ClassVar[type[InputBatch]] = Tokens
+    without_torch: ClassVar[bool] = True
 
     column: str = "source"
     """Column to read: a text, or a list of texts, the turns of a dialogue, oldest first."""

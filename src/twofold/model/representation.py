@@ -12,8 +12,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from twofold.data.batches import CHUNK_TOKENS
 from twofold.decoders import Vectors
-from twofold.inputs import CHUNK_TOKENS, INPUT, Input
+from twofold.inputs import INPUT, Input
 from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
 from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread

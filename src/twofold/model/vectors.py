@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from twofold.data.batches import CHUNK_TOKENS
 from twofold.decoders import Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.inputs import CHUNK_TOKENS
 from twofold.model.representation import PAIRS, padded
 from twofold.progress import Report
 

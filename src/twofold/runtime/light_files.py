@@ -14,7 +14,6 @@ from twofold.data.candidates import Candidate
 from twofold.decoders import RankingDecoder, Vectors
 from twofold.errors import TwofoldError
 from twofold.inputs import INPUT
-from twofold.inputs.text import TextInput, Tokens
 from twofold.model import Ranker
 from twofold.model.representation import CANDIDATES, CONTEXTS, Side
 from twofold.runtime import graph, light_ranker, store
@@ -51,7 +50,7 @@ class Head(nn.Module):
 def can_be_light(ranker: Ranker) -> bool:
     """Returns True if a ranker can rank texts without torch."""
     sides = (ranker.contexts, ranker.candidates)
-    texts = all(type(side) is TextInput and side.config.preface is None for side in sides)
+    texts = all(side.config.without_torch and side.config.before() is None for side in sides)
     engines = all(isinstance(encoder.engine, CompiledEncoder) for encoder in ranker.encoders())
     return texts and engines and ranker.head.softmax_scale is not None and not ranker.joined and not ranker.is_reversed
 
@@ -94,11 +93,9 @@ def _about(ranker: Ranker, aside: Path) -> dict[str, Any]:
 
 def _write_side(ranker: Ranker, what: str, aside: Path) -> dict[str, Any]:
     side = ranker.side(what)
-    assert isinstance(side.input, TextInput)
     engine = side.encoder.engine
     assert isinstance(engine, CompiledEncoder)
     read = side.input.batch(side.input.items_of(list(SAMPLES)))
-    assert isinstance(read, Tokens)
     batch = Batch({INPUT: read})
     form = engine.form(batch)
     if form is None:

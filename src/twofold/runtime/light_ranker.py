@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,12 @@ from twofold import precision as precisions
 from twofold import runtime as runtimes
 from twofold.config import structure
 from twofold.data.backbones import DEFAULT, packaged_folder
-from twofold.data.batches import pad_arrays
+from twofold.data.batches import CHUNK_TOKENS, pad_arrays
 from twofold.data.candidates import Candidate, Text
 from twofold.data.tokenizer import TextTokenizer
 from twofold.data.top_k import as_k, best, first_of_equal
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.inputs import CHUNK_TOKENS, InputConfig
+from twofold.inputs import InputConfig
 from twofold.inputs.text import TextInput
 from twofold.precision import processor_flags
 from twofold.results import Hit, Hits
@@ -176,9 +176,8 @@ def _side(
     about: Mapping[str, Any], engine: ModuleType, folder: Path, precision: str, tokenizer: TextTokenizer, threads: int
 ) -> Side:
     settings = structure(about["input"], InputConfig, "ranker.json")
-    reading = settings.build(tokenizer)
-    if not isinstance(reading, TextInput):
-        raise TwofoldError("the input of a ranker without torch is text")
+    if not settings.without_torch:
+        raise TwofoldError("the input needs torch")
 
     def opened(file: str, precision: str) -> Run:
         path = _place(folder, file)
@@ -194,7 +193,7 @@ def _side(
     def encode(given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         return encoder({inner[name]: value for name, value in given.items() if name in inner})
 
-    return Side(reading, encode, head, tuple(about["passes"]), tuple(about["gives"]))
+    return Side(cast(TextInput, settings.build(tokenizer)), encode, head, tuple(about["passes"]), tuple(about["gives"]))
 
 
 def _place(folder: Path, file: str) -> Path:
