@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from twofold.encoders import EncoderConfig
 from twofold.inputs import InputConfig
 from twofold.model import Model, ModelConfig, Task
 from twofold.outputs import OutputConfig
+
+# Digits are compared in float32, computed by torch unless a test says otherwise; fixtures of a session read this too.
+os.environ["TWOFOLD_PRECISION"], os.environ["TWOFOLD_RUNTIME"] = "float32", "torch"
 
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"embedding": 8, "width": 12},
@@ -69,13 +73,6 @@ VOID = 9
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""
     monkeypatch.setenv("TWOFOLD_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(autouse=True)
-def equal_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests compare digits: in float32, computed by torch unless a test says otherwise."""
-    monkeypatch.setenv("TWOFOLD_PRECISION", "float32")
-    monkeypatch.setenv("TWOFOLD_RUNTIME", "torch")
 
 
 @pytest.fixture(scope="session")
