@@ -93,6 +93,6 @@ def batch_of(
 
 def gradients(ranker: Ranker) -> dict[str, torch.Tensor]:
     """The gradients by name, which are then forgotten."""
-    found = {name: value.grad for name, value in ranker.named_parameters() if value.grad is not None}
+    by_name = {name: value.grad for name, value in ranker.named_parameters() if value.grad is not None}
     ranker.zero_grad()
-    return found
+    return by_name

@@ -263,7 +263,7 @@ def link(name: str, target: str) -> Make:
 
 def all_of(*makes: Make) -> Make:
     def make(here: Path) -> None:
-        for one in makes:
-            one(here)
+        for part in makes:
+            part(here)
 
     return make

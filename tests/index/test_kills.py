@@ -89,16 +89,16 @@ def content_of(index: Index) -> Content:
 def check(folder: Path, ranker: Ranker, split: str | None = None) -> Content:
     """The index opens, is whole and finds the best; returns what it holds."""
     with Index(folder, ranker) as index:
-        found = content_of(index)
-        assert len(index) == len(found)
+        content = content_of(index)
+        assert len(index) == len(content)
         assert index.info(check=True)["health"] == "good"
-        if found:
-            texts = {id: text for id, (text, _) in found.items()}
+        if content:
+            texts = {id: text for id, (text, _) in content.items()}
             truth = truth_of(ranker, "seven hundred", texts)
             if split:
                 truth = document_truth(ranker, "seven hundred", texts, split)
             check_hits(index.search("seven hundred", 10), truth, 10, rounding_of(ranker))
-        return found
+        return content
 
 
 def after(content: Content, kind: str, rows: list[dict[str, Any]]) -> Content:
@@ -143,12 +143,12 @@ def test_no_kill_during_changes_loses_what_was_acknowledged(
         begun = [one for one in said if "began" in one]
         kinds |= {one["began"] for one in begun}
         done = sum("done" in one for one in said)
-        for one in begun[:done]:
-            content = after(content, one["began"], one["rows"])
-        found = check(folder, ranker, split)
+        for change in begun[:done]:
+            content = after(content, change["began"], change["rows"])
+        stored = check(folder, ranker, split)
         maybe = [after(content, one["began"], one["rows"]) for one in begun[done:]]  # all of it, or nothing
-        assert found in [content, *maybe]
-        content = found
+        assert stored in [content, *maybe]
+        content = stored
     assert kinds == {"add", "remove", "update", "compact"}
     with Index(folder, ranker) as index:
         index.compact()

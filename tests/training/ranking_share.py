@@ -85,9 +85,9 @@ def main(folder: Path) -> None:
     tokenizer = TextTokenizer.load(folder / "tokenizer.json")
     with processes.joined():
         for name, case in CASES.items():
-            found = learned(case, tokenizer, processes.rank(), processes.world())
+            gradients = learned(case, tokenizer, processes.rank(), processes.world())
             if processes.rank() == 0:
-                save_file(found, folder / f"{name}.safetensors")
+                save_file(gradients, folder / f"{name}.safetensors")
         for name, recipe in json.loads((folder / "recipes.json").read_text()).items():
             train(Recipe.of(recipe), folder / f"two-{name}")
 

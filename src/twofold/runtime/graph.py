@@ -107,8 +107,8 @@ def _code(kind: type) -> bytes:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     files = [path for source in SOURCES for path in sorted([root / source, *(root / source).glob("*.py")])]
-    own = inspect.getsourcefile(kind)
-    for path in [*files, *([Path(own)] if own else [])]:
+    file = inspect.getsourcefile(kind)
+    for path in [*files, *([Path(file)] if file else [])]:
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.digest()
