@@ -242,7 +242,9 @@ def test_what_no_ranking_can_be_judged_by_is_one_line(metric: str) -> None:
         CORPUS[metric]([1.0, math.nan], [True, False])
     graded = metric.startswith("ndcg")
     for wrong in ([True], [-1, 1] if graded else [0, 1], [math.nan, 1.0], ["a", "b"], [[True, False]]):
-        with pytest.raises(TwofoldError, match="gains are numbers from 0 up" if graded else "said by 2 bools"):
+        with pytest.raises(
+            TwofoldError, match="gains are numbers from 0 up" if graded else "relevance must be 2 bools"
+        ):
             CORPUS[metric]([1.0, 2.0], wrong)
     with pytest.raises(TwofoldError, match="query 9"):
         ranks.average_precision([], [], "query 9")

@@ -135,7 +135,7 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
         (["train.patience=2"], "train.patience needs validation rows: give data.dev or data.held_out"),
         (
             ["train.learning_rate_multipliers={encoder: 0, decoders: 0}"],
-            "multipliers: nothing learns",
+            "multipliers: all are 0, and nothing is trained",
         ),
         (["train.freeze=some"], "recipe.train.freeze: 'some' is not known"),
     ],

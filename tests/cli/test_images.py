@@ -244,7 +244,7 @@ def test_a_model_that_reads_texts_says_so_of_an_image(trained: Path, tmp_path: P
     path = trained / "shapes/000.png"
     assert refusal("predict", tmp_path / "text", path) == f"{path}: this model reads texts, not images"
     assert refusal("predict", tmp_path / "ranker", path).startswith(f"{tmp_path / 'ranker'}: ranks candidates")
-    assert "reads no beginning" in refusal("predict", tmp_path / "text", "one", "--prefix", "two")
+    assert "trained without prefixes" in refusal("predict", tmp_path / "text", "one", "--prefix", "two")
     assert run("predict", tmp_path / "text", "none.png").exit_code == 0  # a text like any other
     for data in (trained / "squares", trained / "squares.zip"):
         assert refusal("evaluate", tmp_path / "text", data).startswith(f"{data}")
