@@ -39,7 +39,7 @@ def traced(folder: Path, *arguments: str | Path) -> list[CALL]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[CALL]]:
-    """What each of the four commands calls; the ranker that is trained is ranked and searched with."""
+    """Calls of each of the four commands; the ranker that is trained is ranked and searched with."""
     folder = tmp_path_factory.mktemp("runs")
     pairs = [{"context": [f"question {number}"], "response": f"answer {number}"} for number in range(150)]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")

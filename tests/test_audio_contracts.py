@@ -1,4 +1,4 @@
-"""What holds for every encoder of sounds and every decoder that goes with it, so that a new one is tested too."""
+"""Contracts of every encoder of sounds and every decoder that fits it, so that a new one is tested, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every encoder and every decoder, so that a new part is tested without asking."""
+"""Contracts of every encoder and every decoder, so that a new part is tested without asking."""
 
 from __future__ import annotations
 

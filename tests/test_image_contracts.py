@@ -1,4 +1,4 @@
-"""What holds for every encoder of images and every decoder that goes with it, so that a new one is tested too."""
+"""Contracts of every encoder of images and every decoder that fits it, so that a new one is tested, too."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_every_parameter_of_a_pair_gets_a_gradient(
 
 
 def shown(prediction: Prediction) -> tuple[Any, float]:
-    """What can be compared."""
+    """Values that can be compared."""
     output = prediction.output
     return (output.pixels.tolist(), output.names) if isinstance(output, Mask) else output, prediction.score
 

@@ -47,7 +47,7 @@ SHOWN = [
 ]
 HEARD = [{**example, "audio": some_sound(seed=number)} for number, example in enumerate(EXAMPLES)]
 RANKED = [{**pair, "negatives": ["nine one"]} for pair in PAIRS]
-"""What is wrong is wrong everywhere, which even a part that sees no order can learn."""
+"""Examples that are wrong everywhere, which even a part that sees no order can learn."""
 
 MEAN_ENCODER = '''
 """The mean of the token vectors, and nothing else."""
@@ -118,7 +118,7 @@ def forget_own_parts() -> None:
 
 
 def falls(model: Model) -> bool:
-    """Whether a few steps of an optimizer on one batch make its loss smaller."""
+    """Returns True if a few steps of an optimizer on a batch lower its loss."""
     if isinstance(model, Ranker):
         batch = batch_of(model, RANKED, drawn=1)
     else:

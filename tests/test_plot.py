@@ -219,7 +219,7 @@ def test_a_caption_without_a_word_is_drawn_as_nothing(tmp_path: Path) -> None:
 
 
 def test_where_was_looked_is_drawn_over_the_part_that_was_read(tmp_path: Path) -> None:
-    """Of a wide image only the middle may have been read; the rest stays as it is."""
+    """A wide image may have been read in its middle only; the rest stays as it is."""
     white = Image.new("RGB", (160, 40), "white")
     draw_glances(white, glances(["▁one", "</s>"]), (3, 4), tmp_path / "a.png", (60, 0, 100, 40))
     drawn = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).astype(int)
@@ -258,7 +258,7 @@ def test_several_images_are_drawn_beside_each_other(tmp_path: Path, tokenizer: T
 
 
 def answered(kind: str, answer: Any) -> Answered:
-    """What an output shows of an answer under its image."""
+    """Text of an answer under its image."""
     output = output_of(kind).build("main", input_of("image").build(None), None, HiddenSpec())
     return Answered(Image.fromarray(some_image()), output.caption(answer))
 

@@ -1,4 +1,4 @@
-"""What holds for every encoder under every ranking decoder, with one tower or two."""
+"""Contracts of every encoder under every ranking decoder, with one tower or two."""
 
 from __future__ import annotations
 

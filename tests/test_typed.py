@@ -126,7 +126,7 @@ PUBLIC = (
     *(Run, Report, Summary, Comparison, Hits, Hit, Prediction, Hypothesis, Explanation, RankingExplanation),
     *(StoredCandidate, Batch, DecoderOutput),
 )
-"""What `dir(twofold)` shows, and the classes of what it returns."""
+"""Names of `dir(twofold)`, and the classes of the results of these functions."""
 
 
 def public_functions() -> dict[str, Callable[..., Any]]:

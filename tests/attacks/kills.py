@@ -34,7 +34,7 @@ def content_of(folder: Path, model: Ranker) -> Content:
 
 
 def expected(kind: str) -> Content:
-    """What the index of `ROWS` holds after a change."""
+    """Contents of the index of `ROWS` after a change."""
     before = {row["id"]: row["text"] for row in ROWS}
     match kind:
         case "add" | "update":
@@ -84,7 +84,7 @@ def _after_kill(index: Path, victims: Victims, model: Ranker, kind: str, given: 
 
 
 def _mixed(content: Content, before: Content, after: Content) -> bool:
-    """Whether every candidate is as it was before or after."""
+    """Returns True if every candidate is as it was before or after."""
     return all(text in (before.get(id), after.get(id)) for id, text in content.items())
 
 

@@ -26,7 +26,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def done(*arguments: str | Path) -> str:
-    """What a command that must succeed prints on standard output."""
+    """Standard output of a command that must succeed."""
     result = run(*arguments)
     assert result.exit_code == 0, (result.stderr, result.exception)
     return result.stdout

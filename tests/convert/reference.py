@@ -148,7 +148,7 @@ def gpt2_states(variables: Variables, ids: NDArray[Any]) -> Array:
 
 
 def gpt2_ids(text: str) -> list[int]:
-    """What GPT-2 reads of one word: its bytes, and of neighbours first those together that were merged first."""
+    """Tokens of GPT-2 for a word: its bytes, of which neighbors are merged in the order of the merges."""
     letters = byte_letters()
     pieces = [letters[byte] for byte in text.encode()]
     for first, second in MERGES:

@@ -124,7 +124,7 @@ def test_the_states_of_gpt2_are_those_of_its_formulas(gpt2: Path, tmp_path: Path
 
 
 def google_name(name: str) -> str:
-    """What Google called a tensor of transformers' BertModel."""
+    """Google's name of a tensor of transformers' BertModel."""
     name = f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
     name = name.replace("_embeddings.weight", "_embeddings").replace(".weight", ".kernel")
     return re.sub(r"layer\.(\d+)", r"layer_\1", name).replace(".", "/")

@@ -26,7 +26,7 @@ STORED = {
     7: TURN.TRANSVERSE,
     8: TURN.ROTATE_270,
 }
-"""How a camera that is held so stores an image, by the number with which EXIF says so."""
+"""Orientations in which a camera stores an image, by their number in EXIF."""
 
 
 def saved(folder: Path, content: bytes, name: str = "a.png") -> ImageFile:

@@ -48,7 +48,7 @@ def masks() -> MaskOutput:
 
 @pytest.fixture(params=["folder", "archive"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The same files in a folder and in an archive."""
+    """Files in a folder, and the same files in an archive."""
     if request.param == "folder":
         return write_files(tmp_path / "images", FILES)
     return write_zip(tmp_path / "images.zip", FILES)

@@ -29,7 +29,7 @@ def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, A
 
 
 def columns(tokenizer: TextTokenizer, reader: RankingReader | None = None) -> dict[str, Field]:
-    """What a cache keeps of ranking rows."""
+    """Fields of ranking rows that a cache keeps."""
     contexts, candidates = (text_input(side(tokenizer, 9, keep), tokenizer.frame) for keep in ("tail", "head"))
     return ranking_columns(contexts, candidates, reader or RankingReader())
 

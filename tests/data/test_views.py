@@ -32,7 +32,7 @@ def classes(pixels: Pixels) -> Pixels:
 
 
 def away_from_edges(mask: Pixels, width: int = 2) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Where all pixels within `width` are there and of one class."""
+    """Pixels around which all pixels within `width` exist and have one class."""
     padded = np.pad(mask, width, constant_values=UNCOUNTED - 1)
     height, side = mask.shape
     steps = range(2 * width + 1)

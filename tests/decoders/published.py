@@ -65,7 +65,7 @@ def codes_of(head: poly.PolyEncoder, config: poly.Config, tokens: list[Vector], 
 
 
 def finder(head: poly.PolyEncoder, config: poly.Config, codes: list[Vector]) -> Callable[[Vector], Vector]:
-    """What a candidate finds in the codes of a context; its score is the dot product with it."""
+    """Vector that a candidate attends to in the codes of a context; its score is the dot product with it."""
     if config.attention != "multihead":
         root = math.sqrt(WIDTH) if config.attention == "scaled" else 1.0
         return lambda candidate: mean(codes, shares([float(candidate @ code) / root for code in codes]))

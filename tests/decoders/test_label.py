@@ -62,7 +62,7 @@ def head(output: str, **settings: Any) -> LabelDecoder:
 
 
 def outputs(decoder: LabelDecoder, hidden: Hidden) -> torch.Tensor:
-    """What the head says of the mean of the states, row by row, by hand."""
+    """Output of the head for the mean of the states, row by row, by hand."""
     states = hidden.need("states")
     means = torch.stack([states[row, : int(hidden.mask[row].sum())].mean(0) for row in range(len(states))])
     weight, bias = decoder.get_parameter("head.output.weight"), decoder.get_parameter("head.output.bias")

@@ -1,4 +1,4 @@
-"""What a backbone cannot be made from is refused in one line, and nothing that comes with it is run."""
+"""Folders that hold no usable backbone are refused in one line, and no code in them is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How text decoders learn: the target shifted right, label smoothing, scheduled sampling, and shared tables."""
+"""Training of text decoders: the target shifted right, label smoothing, scheduled sampling, and shared tables."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ PAIRS = [("rnn", "rnn"), ("rnn", "attention_rnn"), ("transformer", "transformer"
 
 
 def tables(model: Model) -> set[int]:
-    """Where the tables of token vectors of all parts lie."""
+    """Addresses of the tables of token vectors of all parts."""
     parts: list[Any] = [model.encoder, model.decoder()]
     return {part.embedding.weight.data_ptr() for part in parts}
 

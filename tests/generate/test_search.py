@@ -294,7 +294,7 @@ def test_a_draw_from_one_token_equals_greedy(kind: str, settings: dict[str, Any]
 
 @torch.no_grad()
 def first_logits(writer: TextDecoder, hidden: Hidden) -> Tensor:
-    """What follows the start symbol, those that must not follow struck out."""
+    """Log-probabilities after the start symbol, without the tokens that must not follow."""
     logits: Tensor = writer.output(writer.step(writer.start(hidden), torch.tensor([START])).features)[0]
     return logits.index_fill(0, torch.tensor([PAD, UNKNOWN, START]), -math.inf)
 

@@ -1,4 +1,4 @@
-"""What tests of the index share: vectors at random, scores in float64 to compare with, and small rankers."""
+"""Random vectors, reference scores in float64, and small rankers for tests of the index."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def scores_of(head: RankingDecoder, kind: str, context: Vectors, candidates: NDA
 def best_of(
     query: Query, vectors: Floats, k: int, out: NDArray[np.bool_] | None = None, floor: float = -np.inf
 ) -> TopK:
-    """What the index finds among some vectors."""
+    """Result of a search among some vectors."""
     return exact_top_k(query, StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__, out), k, floor)
 
 

@@ -1,4 +1,4 @@
-"""What a candidate can score at most is never below what it scores."""
+"""Upper bounds of scores are never below the scores."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def right(whole: Path, ranker: Ranker) -> list[Answer]:
 
 
 def outcome(folder: Path, ranker: Ranker, right: list[Answer]) -> set[str]:
-    """What becomes of searches in a damaged index."""
+    """Outcome of searches in a damaged index."""
     outcomes_seen, opened = set[str](), list[Index]()
     for asked, expected in zip(ASKED, right, strict=True):
         try:
@@ -96,7 +96,7 @@ def outcome(folder: Path, ranker: Ranker, right: list[Answer]) -> set[str]:
 
 
 def outcomes(path: Path, places: Iterable[int], folder: Path, ranker: Ranker, right: list[Answer]) -> Counter[str]:
-    """What becomes of searches when one byte at a time is another."""
+    """Outcomes of searches when one byte at a time is changed."""
     content, counts = path.read_bytes(), Counter[str]()
     for place in places:
         changed = bytearray(content)
@@ -110,7 +110,7 @@ def outcomes(path: Path, places: Iterable[int], folder: Path, ranker: Ranker, ri
 
 
 def parts_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Where each part of a shard begins and ends."""
+    """Start and end of each part of a shard."""
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])

@@ -43,7 +43,7 @@ class Changer:
         return int(self.until("pid")[-1]["pid"])
 
     def until(self, name: str) -> list[dict[str, Any]]:
-        """What is said, up to the line of that name."""
+        """Printed lines, up to the line of that name."""
         said: list[dict[str, Any]] = []
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -54,7 +54,7 @@ class Changer:
         raise EOFError(name)
 
     def killed(self, task: str, folder: Path, after: float, **settings: Any) -> list[dict[str, Any]]:
-        """What a task says until it ends by itself or is killed; the last line tells which."""
+        """Printed lines of a task until it ends by itself or is killed; the last line tells which."""
         child = self.begin(task, folder, **settings)
         timer = threading.Timer(after, os.kill, (child, signal.SIGKILL))
         timer.start()
@@ -81,7 +81,7 @@ def changer(ranker: Ranker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def content_of(index: Index) -> Content:
-    """What a search can find: whole texts, where hits are passages."""
+    """Candidates that a search can find: whole texts, if hits are passages."""
     stored = {hit.id: index.get(hit.id) for hit in index.search("one", 10_000)}
     return {id: (candidate.text, dict(candidate.fields)) for id, candidate in stored.items() if candidate}
 
@@ -102,7 +102,7 @@ def check(folder: Path, ranker: Ranker, split: str | None = None) -> Content:
 
 
 def after(content: Content, kind: str, rows: list[dict[str, Any]]) -> Content:
-    """What an index holds after a change."""
+    """Contents of an index after a change."""
     given: Content = {row["id"]: (row["text"], {"seed": row["seed"]}) for row in rows}
     match kind:
         case "remove":

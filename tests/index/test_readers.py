@@ -30,7 +30,7 @@ def ranker(tokenizer: TextTokenizer) -> Ranker:
 
 @pytest.fixture
 def folder(tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where an index of twenty texts is, in several shards that are soon joined."""
+    """Folder of an index of twenty texts, in several shards that are soon joined."""
     make_shards_small(monkeypatch)
     Index.build(tmp_path / "index", ranker, TEXTS[:20]).close()
     return tmp_path / "index"

@@ -15,7 +15,7 @@ Scores = NDArray[Any]
 
 
 def is_tree(heads: tuple[int, ...]) -> bool:
-    """Whether one word hangs from the root, and every other from it in the end."""
+    """Returns True if one word hangs from the root, and every other from it in the end."""
     for start in range(1, len(heads) + 1):
         place, steps = start, 0
         while place and steps <= len(heads):

@@ -47,7 +47,7 @@ def made(images: int, seed: int) -> tuple[list[str], References]:
 
 
 def by_coco(scorer: Any, written: list[str], references: References) -> Any:
-    """What the reference implementation makes of the same words."""
+    """Scores of the reference implementation for the same words."""
     right = {place: [" ".join(words(one)) for one in many] for place, many in enumerate(references)}
     return scorer.compute_score(right, {place: [" ".join(words(one))] for place, one in enumerate(written)})[0]
 

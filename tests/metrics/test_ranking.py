@@ -1,4 +1,4 @@
-"""How a ranker is judged: by its own scores, by the definitions of the metrics, and by the whole file."""
+"""Rankers are judged by their scores, by the definitions of the metrics, and by the whole file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def scores(model: Ranker, context: Any, candidates: list[str]) -> list[float]:
 
 
 def in_order(values: list[float], relevant: list[bool]) -> list[bool]:
-    """What is relevant, best first."""
+    """Relevance of the candidates, best first."""
     return [relevant[number] for number in np.argsort([-value for value in values])]
 
 

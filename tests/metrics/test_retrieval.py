@@ -1,4 +1,4 @@
-"""How well a whole corpus is searched, against a loop over all of it, and what is said about wrong queries."""
+"""Metrics of retrieval from a whole corpus, against a loop over all of it, and errors of wrong queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from twofold.model.config import MAIN
 
 
 def searched(model: Ranker, queries: Sequence[dict[str, Any]], corpus: Sequence[Candidate]) -> Report:
-    """How well a whole corpus is searched."""
+    """Metrics of retrieval from a whole corpus."""
     return retrieval.measure(Evaluation(model, as_rows(list(queries)), MAIN, GenerateOptions(), corpus=corpus))
 
 

@@ -39,7 +39,7 @@ def captioner(tokenizer: TextTokenizer, reads: str, writes: str, seed: int = 0, 
 
 
 def rows_read(model: Model) -> list[int]:
-    """How many images were read each time."""
+    """Number of images that were read each time."""
     counts: list[int] = []
     model.encoder.register_forward_hook(lambda _, given, __: counts.append(len(given[0])))
     return counts

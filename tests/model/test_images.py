@@ -30,7 +30,7 @@ def painting(tokenizer: TextTokenizer, **settings: Any) -> Model:
 
 
 def answered(model: Model, size: tuple[int, int], painted: np.ndarray[Any, np.dtype[np.uint8]]) -> Any:
-    """What becomes of a mask that was painted of an image of some size."""
+    """Answer for a mask that was predicted for an image of some size."""
     output = model.outputs["main"]
     assert isinstance(output, MaskOutput)
     item = SizedImage(GivenImage(some_image(*size)), size)

@@ -52,7 +52,7 @@ class Alone(Encoder):
 
 @pytest.fixture
 def unheard() -> Iterator[None]:
-    """What is said of long sentences is no matter here."""
+    """Ignores the warning about long sentences, which is no matter here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*overlapping windows")
         yield

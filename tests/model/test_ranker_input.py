@@ -1,4 +1,4 @@
-"""What a ranker is given: texts in any list, rows with ids, and one clear line about everything else."""
+"""Inputs of a ranker: texts in any list, rows with ids, and one clear line about everything else."""
 
 from __future__ import annotations
 

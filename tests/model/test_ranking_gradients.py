@@ -1,4 +1,4 @@
-"""How a ranker learns: gradients within bounded memory are those of the plain batch, losses those of a loop."""
+"""Training of rankers: gradients within bounded memory are those of the plain batch, losses those of a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row is: one label, several, or a number; as it stands in a file, and as a decoder learns it."""
+"""Labels of a row (one, several, or a number), in a file and as the decoder's target."""
 
 from __future__ import annotations
 

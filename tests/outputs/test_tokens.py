@@ -1,4 +1,4 @@
-"""What a text teaches of itself: which tokens are guessed, where never, and always the same for one row."""
+"""Tokens of a text that are to be predicted: how many, where never, and always the same for a row."""
 
 from __future__ import annotations
 

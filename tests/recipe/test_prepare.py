@@ -261,7 +261,7 @@ def test_a_teacher_scores_what_was_mined(tmp_path: Path, miner: Ranker, teacher:
 
 
 def distance(student: Ranker, rows: list[dict[str, Any]], how: str) -> float:
-    """How far a student is from the teacher's scores in a prepared file."""
+    """Distance of a student from the teacher's scores in a prepared file."""
     total = 0.0
     for row in rows:
         scores = student.score([row["context"]], student.prepare([row["response"], *row["negatives"]]))[0].double()

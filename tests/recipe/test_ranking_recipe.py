@@ -213,7 +213,7 @@ def test_the_log_tells_the_rate_of_the_schedule(tmp_path: Path, rates: dict[str,
 
 
 def moved(folder: Path, name: str, **settings: Any) -> dict[str, float]:
-    """How far each parameter moves in one step, at most; Adam's first step is the rate, whatever the gradient."""
+    """Largest move of each parameter in one step; Adam's first step is the rate, whatever the gradient."""
     content = recipe(
         write_pairs(folder), "poly", train={"max_steps": 1, "learning_rate": 1e-3, "weight_decay": 0.0, **settings}
     )

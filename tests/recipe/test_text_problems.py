@@ -64,7 +64,7 @@ TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}, 50),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE, 80),
 }
-"""What each row is, where it stands, what writes it, and how many steps it takes."""
+"""Output, column, decoder and number of steps of each problem."""
 GUESS_AND_TELL = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "output": {"kind": "next_utterance"}}}
 
 
@@ -80,7 +80,7 @@ def trained(task: str, folder: Path, **settings: Any) -> tuple[Path, str]:
 
 
 def answers_again(folder: Path, given: list[Any]) -> list[Any]:
-    """What a model answers; it answers the same once saved and loaded."""
+    """Answers of a model, which are the same once it is saved and loaded."""
     model = twofold.load(folder, "cpu")
     predictions = model.predict(given)
     model.save_pretrained(folder / "again")

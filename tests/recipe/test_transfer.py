@@ -1,4 +1,4 @@
-"""What was learned once is begun with again: weights, settings and tokenizer of another model's encoder."""
+"""Trainings start from another model's encoder: its weights, settings and tokenizer."""
 
 from __future__ import annotations
 

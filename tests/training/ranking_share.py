@@ -1,4 +1,4 @@
-"""What each of several processes does in tests/training/test_ranking_processes.py: its share, in the given folder."""
+"""Work of each of several processes in tests/training/test_ranking_processes.py: its share, in the given folder."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Case:
     two_towers: bool = False
     losses: tuple[LossConfig, ...] = (InBatch(),)
     twice: bool = False
-    """Whether the batch is read twice, piece by piece."""
+    """True if the batch is read twice, piece by piece."""
     plain: bool = False
-    """Whether the gradients are those of the loss itself."""
+    """True if the gradients are those of the loss itself."""
 
 
 TEACHER = (InBatch(), KL(temperature=2.0))

@@ -1,4 +1,4 @@
-"""What is frozen stays as it is to the last bit, and what thaws does so from the top down."""
+"""Frozen parameters keep their values to the last bit, and levels are unfrozen from the top down."""
 
 from __future__ import annotations
 

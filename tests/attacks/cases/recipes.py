@@ -125,7 +125,7 @@ PARTS = [
     if (part, kind) != ("decoder", "twofold.decoders.rnn")  # which is one
 ]
 ODD = ["[1, {a: 2}]", "{a: {b: 1}}", "-1", "'\\0'"]
-"""What is right for hardly any setting."""
+"""Values that are right for hardly any setting."""
 NUMBERS = ["-1", "nan", "'1'", "[]", "1e400", "-.inf", str(10**30)]
 SETTINGS = {
     "data.train": ["[]", "{}", "''", "17", "null", "[[x]]", "{a: 1}"],
