@@ -131,6 +131,6 @@ def small_reader(
 
 
 def without_dropout(part: P) -> P:
-    """Makes a part give the same result at each call."""
+    """Settings of a part without dropout, which gives the same result at each call."""
     still: P = dataclasses.replace(cast(Any, part), dropout=0.0) if hasattr(part, "dropout") else part
     return still

@@ -71,8 +71,8 @@ def test_without_entities_scores_are_0() -> None:
 def test_scores_are_those_of_seqeval(seed: int, tags: list[str]) -> None:
     seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
     predicted, right = made(seed, tags)
-    for prediction in predicted + right:
-        assert entities(prediction) == seqeval.get_entities(prediction)
+    for sentence in predicted + right:
+        assert entities(sentence) == seqeval.get_entities(sentence)
     scores = tag_scores(predicted, right)
     table = seqeval.precision_recall_fscore_support(right, predicted, average=None, zero_division=0)
     ours = [(one.precision, one.recall, one.f1, one.support) for one in scores.by_type.values()]
