@@ -23,7 +23,7 @@ class Interval:
 
 
 def paired_bootstrap(a: npt.ArrayLike, b: npt.ArrayLike, rounds: int = 10_000, seed: int = 1) -> Interval:
-    """How far the mean of a is above that of b, two systems' values for the same rows, resampling the rows."""
+    """Difference of the means of a and b, two systems' values for the same rows, by resampling the rows."""
     ours, theirs = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if ours.ndim != 1 or ours.shape != theirs.shape or not len(ours):
         raise TwofoldError(f"systems are compared by one value a row each, not by {ours.shape} and {theirs.shape}")

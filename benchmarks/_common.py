@@ -1,4 +1,4 @@
-"""What the benchmarks share: where data lies, and results as JSON with date and command."""
+"""Data folder, and results as JSON with date and command, for all benchmarks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def save(name: str, measured: dict[str, Any]) -> None:
 
 
 def _named(arguments: Sequence[str]) -> list[str]:
-    """What was asked for, without the folder of the trainings, which is this machine's own."""
+    """Arguments of the program, without the folder of the trainings."""
     kept = list(arguments)
     if "--runs" in kept:
         place = kept.index("--runs")
@@ -76,6 +76,6 @@ def train(recipe: str, folder: Path, changes: Sequence[str] = ()) -> None:
 
 
 def cpu_minutes(folder: Path) -> float:
-    """What the training in `folder` took."""
+    """Cost of the training in `folder`."""
     seconds: float = json.loads((folder / "cpu_seconds.json").read_text())
     return round(seconds / 60, 1)

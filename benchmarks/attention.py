@@ -45,15 +45,15 @@ def measure(kind: str, length: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one", nargs=2, metavar=("KIND", "LENGTH"), help="measure one in this process")
+    parser.add_argument("--single", nargs=2, metavar=("KIND", "LENGTH"), help="measure one in this process")
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.one[0], int(options.one[1]))))
+    if options.single:
+        print(json.dumps(measure(options.single[0], int(options.single[1]))))
         return
     rows = []
     for length in LENGTHS:
         for kind in KINDS:
-            command = [sys.executable, __file__, "--one", kind, str(length)]
+            command = [sys.executable, __file__, "--single", kind, str(length)]
             measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             rows.append(
                 {"attention": kind, "length": length, **{key: round(value, 2) for key, value in measured.items()}}

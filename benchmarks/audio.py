@@ -18,12 +18,12 @@ from twofold.model import Model
 
 SOUNDS = str(DATA / "fsdd" / "audio.zip")
 PARTS = {"label_digits": "", "transcribe_numbers": "numbers_"}
-"""How the tables of each recipe begin."""
+"""Beginnings of the tables' names of each recipe."""
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
 
 
 def judged(recipe: str, folder: Path, table: Path, changes: list[str]) -> dict[str, Any]:
-    """What a training took, and its metrics over all rows of a table and over those of each speaker."""
+    """Cost of a training, and its metrics over all rows of a table and over those of each speaker."""
     train(recipe, folder, changes)
     model: Model = twofold.load(folder)
     rows = list(model.read(str(table), SOUNDS))

@@ -1,4 +1,4 @@
-"""What a second task does to a first one: trained on A, then on B fully, frozen or gradually, and A measured again.
+"""Catastrophic forgetting: trained on A, then on B fully, frozen or gradually, and A measured again.
 
 A is clinc150 and B is wnut17: intents of requests, then names in posts, over the same encoder. The head of A is kept as
 it was and put on the encoder that B left.

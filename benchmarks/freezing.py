@@ -1,4 +1,4 @@
-"""What a frozen encoder saves: the time of a training step beside a full one, and the peak of memory of each."""
+"""Savings of a frozen encoder: time of a training step and peak of memory, beside a full step."""
 
 from __future__ import annotations
 

@@ -71,16 +71,16 @@ def measure(name: str, rows: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one", nargs=2, metavar=("DECODER", "ROWS"), help="measure one of them in this process")
+    parser.add_argument("--single", nargs=2, metavar=("DECODER", "ROWS"), help="measure one of them in this process")
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.one[0], int(options.one[1]))))
+    if options.single:
+        print(json.dumps(measure(options.single[0], int(options.single[1]))))
         return
     decoders = []
     for name in DECODERS:
         peaks = {}
         for rows in (SMALL, LARGE):
-            command = [sys.executable, __file__, "--one", name, str(rows)]
+            command = [sys.executable, __file__, "--single", name, str(rows)]
             ran = subprocess.run(command, check=True, stdout=subprocess.PIPE)
             peaks[rows] = float(ran.stdout)
             print(f"{name}, {rows} rows: {peaks[rows]:,.0f} MB", flush=True)

@@ -48,7 +48,7 @@ class Case:
 
 
 def pooled(model: Ranker, most: int | None) -> Ranker:
-    """The same weights, keeping at most so many vectors of a candidate."""
+    """Copies a ranker with at most so many vectors for each candidate."""
     task = model.config.tasks[MAIN]
     decoder: Any = replace(task.decoder, max_vectors=most)  # type: ignore[call-arg]
     config = replace(model.config, tasks={MAIN: replace(task, decoder=decoder)})

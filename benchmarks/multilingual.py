@@ -1,4 +1,4 @@
-"""How fast the multilingual default reads: sentences per CPU second of one thread, ours and the package's, in one run.
+"""Speed of the multilingual default: sentences per CPU second of one thread, ours and the package's, in one run.
 
 Both start from texts, so that cutting them into tokens counts, and both end with vectors of length one.
 """

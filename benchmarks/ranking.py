@@ -28,7 +28,7 @@ from twofold.model import Ranker
 SETS = ("ubuntu_irc", "sgd", "personachat", "chatbot_ko")
 RECIPES = {"bi": "rank_bi", "poly16": "rank_poly", "poly64": "rank_poly", "cross": "rank_cross"}
 ROUNDS = 5
-"""How often each model is timed, in turn with the others."""
+"""Number of timings of each model, in turn with the others."""
 KINDS = {"ubuntu_irc": [*RECIPES], "sgd": [*RECIPES], "personachat": ["bi", "poly16", "cross"]}
 CROSS = {
     "ubuntu_irc": ("poly64", ["decoder.compare.codes=64"]),
@@ -37,12 +37,12 @@ CROSS = {
 }
 """To whose score the cross-encoder adds, with whose weights it begins, and what else differs from its recipe."""
 JUDGED = {"personachat_cross": 1000}
-"""How many rows of dev, the first ones, are judged where all would take an hour: 20 candidates for each context."""
+"""Number of first rows of dev that are judged if all would take an hour: 20 candidates for each context."""
 KOREAN = {"scratch": "rank_ko", "multilingual": "rank_ko_pretrained"}
 
 
 def changes(data: str, kind: str, runs: Path) -> list[str]:
-    """What differs from the recipe."""
+    """Changes of the recipe."""
     made = [f"data.train={DATA / data / 'train_pairs.jsonl.gz'}", "train.min_steps=null"]
     if data == "personachat":  # what a speaker says of themselves stands before the turns
         made += ["input.preface=persona", "input.max_tokens=160"]
@@ -109,7 +109,7 @@ def dev_rows(data: str) -> list[Row]:
 
 
 def compare() -> None:
-    """Which ranker is ahead on each data set, R@1 by a paired bootstrap over the rows of dev."""
+    """Comparisons of the rankers on each data set: R@1 by a paired bootstrap over the rows of dev."""
     results = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "ranking").glob("*.json"))}
     lines = []
     for first, second in itertools.combinations(results, 2):

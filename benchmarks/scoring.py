@@ -50,10 +50,12 @@ def measure(form: str, codes: int, count: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one", nargs=3, metavar=("FORM", "CODES", "CANDIDATES"), help="measure one in this process")
+    parser.add_argument(
+        "--single", nargs=3, metavar=("FORM", "CODES", "CANDIDATES"), help="measure one in this process"
+    )
     options = parser.parse_args()
-    if options.one:
-        form, codes, count = options.one
+    if options.single:
+        form, codes, count = options.single
         print(json.dumps(measure(form, int(codes), int(count))))
         return
     forms = []
@@ -61,7 +63,7 @@ def main() -> None:
         for count in (1_000, 100_000):
             both = {}
             for form in ("naive", "twofold"):
-                command = [sys.executable, __file__, "--one", form, str(codes), str(count)]
+                command = [sys.executable, __file__, "--single", form, str(codes), str(count)]
                 both[form] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             faster = both["naive"]["milliseconds"] / both["twofold"]["milliseconds"]
             print(f"m {codes}, {count:,} candidates: {both}, {faster:.2f} times as fast", flush=True)

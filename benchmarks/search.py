@@ -107,7 +107,7 @@ def quantized_of(vectors: np.ndarray[Any, Any]) -> QuantizedVectors:
 
 
 class Candidates:
-    """The same vectors as each program wants them."""
+    """Vectors in the form that each program reads."""
 
     def __init__(self, vectors: np.ndarray[Any, Any]) -> None:
         self.vectors, self.torch = vectors, torch.from_numpy(vectors)
@@ -201,7 +201,7 @@ def _collinear(query: Query) -> float:
 
 
 def dispersed(query: Query, random: np.random.Generator) -> Query:
-    """The same number of vectors of the same lengths, in random directions."""
+    """Vectors of the same number and lengths, in random directions."""
     vectors = query.contexts.vectors[0]
     drawn = torch.from_numpy(random.standard_normal(tuple(vectors.shape), dtype=np.float32))
     drawn = torch.nn.functional.normalize(drawn, dim=-1) * vectors.norm(dim=-1, keepdim=True)
@@ -264,7 +264,7 @@ def contexts(count: int) -> list[list[str]]:
 
 
 def plot(measured: list[dict[str, Any]], path: Path) -> None:
-    """How the time of a search grows with the number of candidates."""
+    """Time of a search by the number of candidates."""
     import matplotlib
 
     matplotlib.use("svg")

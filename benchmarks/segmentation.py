@@ -1,4 +1,4 @@
-"""How fast our convnet + unet is beside the Unet of segmentation_models.pytorch of like size, in one run."""
+"""Speed of our convnet + unet beside the Unet of segmentation_models.pytorch of like size, in one run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TASKS: dict[str, Callable[..., list[made.Pair]]] = {"copy": made.copy, "reverse"
 
 
 def recipe(rows: Path, reads: str, writes: str) -> dict[str, Any]:
-    """The same training for every pair and task."""
+    """Training settings for every pair and task."""
     rate = 3e-3 if writes == "transformer" else 5e-3
     return {
         "data": {"train": str(rows), "held_out": 200},

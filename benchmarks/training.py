@@ -1,4 +1,4 @@
-"""What the toolkit costs and what its batches bring: real tokens per second of four loops, in one run.
+"""Cost of the toolkit and gain of its batches: real tokens per second of four loops, in one run.
 
 The model is a Transformer of the same shape everywhere, with tied output, dropout, label smoothing, clipping and
 fused AdamW. Times are CPU seconds of this process on one thread, so that a busy machine matters little.
@@ -78,7 +78,7 @@ def bare(model: nn.Module, loss: Callable[[Batch], Tensor], batches: Iterator[Ba
 
 
 def seeded(data: TrainingRows, seed: int) -> TrainingRows:
-    """The same rows in batches that are drawn by another seed."""
+    """Rows in batches that are drawn by another seed."""
     return replace(data, sizes=replace(data.sizes, seed=seed))
 
 

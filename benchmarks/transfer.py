@@ -43,7 +43,7 @@ PRETRAINED: dict[str, tuple[str, ...]] = {
     "words_again": ("pretrain_words", "pretrain_words"),
     "dialogue": ("pretrain_words", "pretrain_dialogue"),
 }
-"""What the poly-encoder over our own Transformer starts from: recipes, each of which goes on from the one before."""
+"""Starts of the poly-encoder over our own Transformer: recipes, each of which continues the one before."""
 
 
 def judge_text(name: str, runs: Path) -> None:
@@ -64,7 +64,7 @@ def judge_text(name: str, runs: Path) -> None:
 
 
 def zero_shot(dev: str, rows: Sequence[Row]) -> dict[str, float]:
-    """How the cosine of `default` orders the pairs of sentences."""
+    """Correlation of the cosine of `default` with the similarity of sentence pairs."""
     model: Any = twofold.load("default")
     sides = [
         model.embed_candidates([str(row.values[column]) for row in rows]).single
@@ -88,7 +88,7 @@ def frequent_tags(dev: str, rows: Sequence[Row]) -> dict[str, float]:
 
 
 def judge_pretraining(runs: Path) -> None:
-    """The same poly-encoder from scratch and after each kind of pre-training: R@1, and how soon it is as good."""
+    """Poly-encoder from scratch and after each kind of pre-training: R@1, and the steps until it is as good."""
     from twofold.metrics.ranking import score_questions
 
     need("ubuntu_irc", "dev.jsonl.gz")
@@ -120,7 +120,7 @@ def judge_pretraining(runs: Path) -> None:
 
 
 def held_out(folder: Path, metric: str) -> list[tuple[int, float]]:
-    """How good a training was on its held-out rows, step by step."""
+    """Validation metric of a training, step by step."""
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     return [(line["step"], line[f"dev_{metric}"]) for line in lines if f"dev_{metric}" in line]
 

@@ -1,4 +1,4 @@
-"""What many tests share: small tokenizers, small models, and small files."""
+"""Fixtures that many tests share: small tokenizers, small models, and small files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def skipped_here(kind: str) -> list[pytest.MarkDecorator]:
 
 
 CLASSES = ("ground", "sky", "tree")
-"""What the masks of small images show."""
+"""Classes in the masks of small images."""
 VOID = 9
 """The number of their pixels that do not count."""
 
@@ -151,7 +151,7 @@ def small_image_model(
     output: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Model:
-    """The same of images: texts are written after the column `captions`, masks after `mask`."""
+    """Recipe of images: texts are written after the column `captions`, masks after `mask`."""
     torch.manual_seed(seed)
     tasks = tasks_of(writes, {"text": "captions"}, output or {})
     config = ModelConfig(input_of("image", **(input or {})), reads, tasks, **settings)
@@ -167,7 +167,7 @@ def small_audio_model(
     output: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Model:
-    """The same of sounds: texts are written after the column `target`."""
+    """Recipe of sounds: texts are written after the column `target`."""
     torch.manual_seed(seed)
     tasks = tasks_of(writes, {}, output or {})
     given = {"sample_rate": 4000, "mels": 12, "window": 0.032, **(input or {})}

@@ -1,4 +1,4 @@
-"""What tests of images share: colored shapes with their masks and captions, recipes for them, and bad files."""
+"""Colored shapes with their masks and captions, recipes for them, and bad files, for all tests of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of rankers share: small rankers, and rows in memory that make their batches."""
+"""Small rankers, and rows in memory that make their batches, for all tests of rankers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GIVEN: list[dict[str, Any]] = [
     {**PAIRS[3], "negatives": ["11", "45", "2"], "scores": [3.0, 0.0, 2.0, 1.0]},
     PAIRS[4],
 ]
-"""The same with wrong responses and a teacher's scores for some of them; one is another row's right response."""
+"""Examples with wrong responses and a teacher's scores for some; one is another row's right response."""
 
 SEVERAL: list[dict[str, Any]] = [
     {"context": "one", "response": ["1", "2", "3"], "negatives": ["4", " 2"], "scores": [1.0, 2.0, 3.0, 4.0, 5.0]},
@@ -93,6 +93,6 @@ def batch_of(
 
 def gradients(ranker: Ranker) -> dict[str, torch.Tensor]:
     """The gradients by name, which are then forgotten."""
-    found = {name: value.grad for name, value in ranker.named_parameters() if value.grad is not None}
+    by_name = {name: value.grad for name, value in ranker.named_parameters() if value.grad is not None}
     ranker.zero_grad()
-    return found
+    return by_name

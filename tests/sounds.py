@@ -18,7 +18,7 @@ RATE = 4000
 WORDS = {"low": (300, 300), "high": (1200, 1200), "rising": (300, 1200), "falling": (1200, 300)}
 """The frequencies that a word goes from and to."""
 READ = {"sample_rate": RATE, "mels": 12, "window": 0.032}
-"""How small models read them."""
+"""Input settings of small models."""
 
 
 def tone(
@@ -50,7 +50,7 @@ def encoded(samples: Any, rate: int = RATE, kind: str = "WAV", subtype: str | No
 
 
 def bad_files() -> dict[str, tuple[bytes, str]]:
-    """What is no usable sound, each with what is said of it."""
+    """Files that hold no usable sound, each with its error."""
     good, sound = encoded(tone(500), kind="FLAC"), tone(500)
     broken, endless = (np.where(np.arange(len(sound)) == 7, value, sound) for value in (np.nan, np.inf))
     return {

@@ -39,7 +39,7 @@ def traced(folder: Path, *arguments: str | Path) -> list[CALL]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[CALL]]:
-    """What each of the four commands calls; the ranker that is trained is ranked and searched with."""
+    """Calls of each of the four commands; the ranker that is trained is ranked and searched with."""
     folder = tmp_path_factory.mktemp("runs")
     pairs = [{"context": [f"question {number}"], "response": f"answer {number}"} for number in range(150)]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
@@ -47,10 +47,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[CALL]]:
     rows = "".join(json.dumps(row) + "\n" for row in reverse(60, 1))
     (folder / "rows.jsonl").write_text(rows, encoding="utf-8")
     settings = ["data.rows=null", "train.max_steps=1", "train.batch_rows=8", "train.device=cpu"]
-    found = {"train": traced(folder, "train", "rank_poly", "data.train=pairs.jsonl", *settings, "--out", "ranker")}
-    found["rank"] = traced(folder, "rank", "ranker", "--candidates", "answers.txt", "question 3")
+    paths = {"train": traced(folder, "train", "rank_poly", "data.train=pairs.jsonl", *settings, "--out", "ranker")}
+    paths["rank"] = traced(folder, "rank", "ranker", "--candidates", "answers.txt", "question 3")
     traced(folder, "index", "build", "answers.index", "--model", "ranker", "--texts", "answers.txt")
-    found["search"] = traced(folder, "search", "answers.index", "question 3")
+    paths["search"] = traced(folder, "search", "answers.index", "question 3")
     small = {"kind": "transformer", "width": 16, "layers": 1, "heads": 2}
     recipe = {
         "data": {"train": str(folder / "rows.jsonl")},
@@ -62,8 +62,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[CALL]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TWOFOLD_CACHE", str(folder / "cache"))
         train(recipe, folder / "reverse")
-    found["predict"] = traced(folder, "predict", "reverse", "a b c")
-    return found
+    paths["predict"] = traced(folder, "predict", "reverse", "a b c")
+    return paths
 
 
 @pytest.mark.parametrize("path", ["train", "rank", "search", "predict"])

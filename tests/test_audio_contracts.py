@@ -1,4 +1,4 @@
-"""What holds for every encoder of sounds and every decoder that goes with it, so that a new one is tested too."""
+"""Contracts of every encoder of sounds and every decoder that fits it, so that a new one is tested, too."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def built(reads: EncoderConfig, needs: frozenset[str] | None = None) -> Encoder:
     return reads.build(FEATURES, gives(reads) if needs is None else needs)
 
 
-def close(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+def close(first: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(first, other, atol=2e-5, rtol=2e-5)
 
 
 @each_encoder
@@ -73,8 +73,8 @@ def test_padding_does_not_change_states_or_summary(reads: EncoderConfig) -> None
         assert alone.mask.all()
         assert alone.mask.shape[1] == together.mask[row].sum()
         for name in tensors(reads):
-            one, many = alone.need(name)[0], together.need(name)[row]
-            close(many[: len(one)] if name == "states" else many, one)
+            single, many = alone.need(name)[0], together.need(name)[row]
+            close(many[: len(single)] if name == "states" else many, single)
 
 
 @each_encoder
@@ -87,8 +87,8 @@ def test_more_columns_of_padding_change_nothing_whatever_they_hold(reads: Encode
     wide = part(Batch({INPUT: Spectrogram(frames.masked_fill(~mask[..., None], 7.0), mask)}))
     narrow = part(batch)
     for name in tensors(reads):
-        one, other = narrow.need(name), wide.need(name)
-        close(*((other[wide.mask], one[narrow.mask]) if name == "states" else (other, one)))
+        first, other = narrow.need(name), wide.need(name)
+        close(*((other[wide.mask], first[narrow.mask]) if name == "states" else (other, first)))
 
 
 @each_encoder
@@ -129,8 +129,8 @@ def test_a_saved_and_loaded_pair_gives_the_same_outputs(
     assert loaded.config == model.config
     assert torch.equal(loaded.loss(loaded.batch(EXAMPLES)), model.eval().loss(model.batch(EXAMPLES)))
     sounds, options = [example["audio"] for example in EXAMPLES], GenerateOptions(max_length=6)
-    found, expected = (one.predict(sounds, options) for one in (loaded, model))
-    assert [(one.output, one.score) for one in found] == [(one.output, one.score) for one in expected]
+    predictions, expected = (one.predict(sounds, options) for one in (loaded, model))
+    assert [(one.output, one.score) for one in predictions] == [(one.output, one.score) for one in expected]
 
 
 @each_encoder
@@ -140,6 +140,6 @@ def test_sounds_of_many_lengths_are_answered_in_their_order(tokenizer: TextToken
     options = GenerateOptions(max_length=4)
     together = model.predict(sounds, options)
     for sound, many in zip(sounds, together, strict=True):
-        (one,) = model.predict([sound], options)
+        (prediction,) = model.predict([sound], options)
         assert many.input is sound
-        assert many.score == pytest.approx(one.score, abs=1e-4)
+        assert many.score == pytest.approx(prediction.score, abs=1e-4)

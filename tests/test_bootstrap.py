@@ -30,30 +30,32 @@ def test_a_clearly_better_system_differs_and_the_order_gives_the_sign() -> None:
     draw = np.random.default_rng(5)
     worse = draw.random(300)
     better = worse + draw.normal(0.1, 0.2, size=300)
-    found = paired_bootstrap(better, worse)
-    assert 0 < found.low < found.difference < found.high
+    difference = paired_bootstrap(better, worse)
+    assert 0 < difference.low < difference.difference < difference.high
     half = 1.96 * float(np.std(better - worse)) / math.sqrt(300)
-    assert [found.low, found.high] == pytest.approx([found.difference - half, found.difference + half], abs=half / 10)
+    assert [difference.low, difference.high] == pytest.approx(
+        [difference.difference - half, difference.difference + half], abs=half / 10
+    )
     turned = paired_bootstrap(worse, better)
     assert turned.high < 0
-    assert turned.difference == -found.difference
+    assert turned.difference == -difference.difference
 
 
 def test_a_bootstrap_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(6)
-    one, other = draw.random(101), draw.random(101)
-    first = paired_bootstrap(one, other, rounds=500, seed=7)
-    assert paired_bootstrap(one, other, rounds=500, seed=7) == first
-    assert paired_bootstrap(one, other, rounds=500, seed=8) != first
+    ours, other = draw.random(101), draw.random(101)
+    first = paired_bootstrap(ours, other, rounds=500, seed=7)
+    assert paired_bootstrap(ours, other, rounds=500, seed=7) == first
+    assert paired_bootstrap(ours, other, rounds=500, seed=8) != first
     for block in (1, 1_000):
         monkeypatch.setattr(_bootstrap, "BLOCK", block)
-        assert paired_bootstrap(one, other, rounds=500, seed=7) == first
+        assert paired_bootstrap(ours, other, rounds=500, seed=7) == first
 
 
 def test_systems_that_cannot_be_compared_are_one_line() -> None:
-    for one, other in (([1.0], [1.0, 2.0]), ([], []), ([[1.0]], [[1.0]])):
+    for first, other in (([1.0], [1.0, 2.0]), ([], []), ([[1.0]], [[1.0]])):
         with pytest.raises(TwofoldError, match="one value a row each"):
-            paired_bootstrap(one, other)
+            paired_bootstrap(first, other)
     with pytest.raises(TwofoldError, match="finite"):
         paired_bootstrap([1.0, math.nan], [1.0, 2.0])
     with pytest.raises(TwofoldError, match="at least 1 round"):

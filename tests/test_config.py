@@ -227,9 +227,9 @@ def test_a_recipe_comes_back_from_plain_values(kind: str) -> None:
         content |= {"input": {"size": [20, 30]}, "output": {"classes": ["road", "sky"]}}
     if kind == "tree":
         content["target"] = ["heads", "relations"]
-    one = Recipe.of(content)
-    assert Recipe.of(one.plain()) == one
-    assert Recipe.of(parse_yaml(to_yaml(one.plain()), "here")) == one
+    loaded = Recipe.of(content)
+    assert Recipe.of(loaded.plain()) == loaded
+    assert Recipe.of(parse_yaml(to_yaml(loaded.plain()), "here")) == loaded
 
 
 def test_several_decoders_have_their_own_targets_and_weights() -> None:
@@ -265,10 +265,10 @@ def test_a_mistake_in_one_of_several_decoders_is_named(slot: Any, said: str) -> 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_that_comes_along_loads(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("TWOFOLD_DATA", "/anywhere")
-    one = Recipe.load(name)
-    files = [one.data.train] if isinstance(one.data.train, str) else one.data.train
+    loaded = Recipe.load(name)
+    files = [loaded.data.train] if isinstance(loaded.data.train, str) else loaded.data.train
     assert all(file.startswith("/anywhere/") for file in files)
-    assert Recipe.of(one.plain()) == one
+    assert Recipe.of(loaded.plain()) == loaded
 
 
 def test_there_are_recipes_that_come_along() -> None:

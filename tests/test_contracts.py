@@ -1,4 +1,4 @@
-"""What holds for every encoder and every decoder, so that a new part is tested without asking."""
+"""Contracts of every encoder and every decoder, so that a new part is tested without asking."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ def test_padding_does_not_change_states_or_summary(reads: EncoderConfig) -> None
     for row, length in enumerate(read.mask.sum(1).tolist()):
         alone = built(reading(read.tokens[row : row + 1, :length], read.mask[row : row + 1, :length]))
         for name in tensors(reads):
-            one, many = alone.need(name)[0], together.need(name)[row]
-            torch.testing.assert_close(many[:length] if name == "states" else many, one, atol=1e-5, rtol=1e-5)
+            single, many = alone.need(name)[0], together.need(name)[row]
+            torch.testing.assert_close(many[:length] if name == "states" else many, single, atol=1e-5, rtol=1e-5)
 
 
 @each_encoder
@@ -213,10 +213,10 @@ def test_more_columns_of_padding_change_nothing_that_an_encoder_gives(reads: Enc
     read = batch.read(Tokens)
     narrow, wide = built(batch), built(reading(*widened(read.tokens, read.mask)))
     for name in tensors(reads):
-        one, other = narrow.need(name), wide.need(name)
+        first, other = narrow.need(name), wide.need(name)
         if name == "states":
-            one, other = one[narrow.mask], other[wide.mask]
-        torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-5)
+            first, other = first[narrow.mask], other[wide.mask]
+        torch.testing.assert_close(other, first, atol=1e-5, rtol=1e-5)
 
 
 @each_encoder

@@ -1,4 +1,4 @@
-"""What holds for every encoder of images and every decoder that goes with it, so that a new one is tested too."""
+"""Contracts of every encoder of images and every decoder that fits it, so that a new one is tested, too."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def fitting_model(tokenizer: TextTokenizer, reads: EncoderConfig, writes: Decode
     return small_image_model(tokenizer, reads, writes)
 
 
-def close(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+def close(first: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(first, other, atol=2e-5, rtol=2e-5)
 
 
 def check_maps(hidden: Hidden, reads: EncoderConfig, size: tuple[int, int]) -> None:
@@ -137,10 +137,10 @@ def test_a_batch_of_images_is_read_as_each_by_itself(reads: EncoderConfig) -> No
         rows = slice(row, row + 1)
         alone: Hidden = part(shown_with(pixels[rows], Tokens(text.tokens[rows, :length], text.mask[rows, :length])))
         for name in tensors(reads):
-            one, many = alone.need(name)[0], together.need(name)[row]
-            close(many[: len(one)] if name == "states" else many, one)
-        for one, many in zip(alone.maps or (), together.maps or (), strict=True):
-            close(many[row], one[0])
+            single, many = alone.need(name)[0], together.need(name)[row]
+            close(many[: len(single)] if name == "states" else many, single)
+        for single, many in zip(alone.maps or (), together.maps or (), strict=True):
+            close(many[row], single[0])
 
 
 @each_encoder
@@ -150,8 +150,8 @@ def test_more_columns_of_padding_after_a_text_change_nothing(reads: EncoderConfi
     text = batch.read(Tokens)
     narrow, wide = part(batch), part(batch.with_input(PREFIX, Tokens(*widened(text.tokens, text.mask))))
     for name in tensors(reads):
-        one, other = narrow.need(name), wide.need(name)
-        close(*((other[wide.mask], one[narrow.mask]) if name == "states" else (other, one)))
+        first, other = narrow.need(name), wide.need(name)
+        close(*((other[wide.mask], first[narrow.mask]) if name == "states" else (other, first)))
 
 
 @each_encoder
@@ -160,9 +160,9 @@ def test_a_text_beside_the_image_is_read_by_those_who_say_so_and_by_no_other(rea
     text = batch.read(Tokens)
     other = torch.where(text.mask, (text.tokens - 3) % 16 + 4, text.tokens)
     assert not torch.equal(text.tokens, other)
-    one, two = part(batch), part(batch.with_input(PREFIX, Tokens(other, text.mask)))
+    first, two = part(batch), part(batch.with_input(PREFIX, Tokens(other, text.mask)))
     for name in tensors(reads):
-        assert torch.equal(one.need(name), two.need(name)) != reads_text(reads)
+        assert torch.equal(first.need(name), two.need(name)) != reads_text(reads)
 
 
 @each_encoder
@@ -193,7 +193,7 @@ def test_every_parameter_of_a_pair_gets_a_gradient(
 
 
 def shown(prediction: Prediction) -> tuple[Any, float]:
-    """What can be compared."""
+    """Values that can be compared."""
     output = prediction.output
     return (output.pixels.tolist(), output.names) if isinstance(output, Mask) else output, prediction.score
 
@@ -214,8 +214,8 @@ def test_a_saved_and_loaded_pair_gives_the_same_outputs(
     assert torch.equal(loaded.loss(begun_batch(loaded)), model.eval().loss(begun_batch(model)))
     images, options = [example["image"] for example in EXAMPLES], GenerateOptions(max_length=6)
     begun = "a b" if reads_text(reads) else None
-    found, expected = (one.predict(images, options, prefix=begun) for one in (loaded, model))
-    assert [shown(prediction) for prediction in found] == [shown(prediction) for prediction in expected]
+    predictions, expected = (one.predict(images, options, prefix=begun) for one in (loaded, model))
+    assert [shown(prediction) for prediction in predictions] == [shown(prediction) for prediction in expected]
 
 
 @each_encoder
@@ -226,9 +226,9 @@ def test_images_of_many_sizes_are_answered_in_their_order(tokenizer: TextTokeniz
     options = GenerateOptions(max_length=4)
     together = model.predict(images, options)
     alone = [model.predict([image], options)[0] for image in images]
-    for one, many, image in zip(alone, together, images, strict=True):
+    for single, many, image in zip(alone, together, images, strict=True):
         assert many.input is image
-        assert many.score == pytest.approx(one.score, abs=1e-4)
+        assert many.score == pytest.approx(single.score, abs=1e-4)
         if kind == "unet":
             assert many.output.pixels.shape == image.shape[:2]
 
@@ -239,5 +239,5 @@ def test_a_beginning_is_read_only_where_the_encoder_can(tokenizer: TextTokenizer
     if reads_text(reads):
         assert model.predict([some_image()], prefix="one hundred")[0].output.startswith("one hundred")
         return
-    with pytest.raises(TwofoldError, match=r"reads no beginning of a text; train a `vit` with encoder.prefix=true"):
+    with pytest.raises(TwofoldError, match=r"trained without prefixes; train a `vit` with encoder.prefix=true"):
         model.predict([some_image()], prefix="one hundred")

@@ -58,9 +58,9 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_imports_only_layers_above_its_own(path: Path) -> None:
-    own = layer(path)
-    for other in imported(path) - {own}:
-        assert RANK[other] < RANK[own], f"{own} must not import {other}"
+    row = layer(path)
+    for other in imported(path) - {row}:
+        assert RANK[other] < RANK[row], f"{row} must not import {other}"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ SHOWN = [
 ]
 HEARD = [{**example, "audio": some_sound(seed=number)} for number, example in enumerate(EXAMPLES)]
 RANKED = [{**pair, "negatives": ["nine one"]} for pair in PAIRS]
-"""What is wrong is wrong everywhere, which even a part that sees no order can learn."""
+"""Examples that are wrong everywhere, which even a part that sees no order can learn."""
 
 MEAN_ENCODER = '''
 """The mean of the token vectors, and nothing else."""
@@ -118,7 +118,7 @@ def forget_own_parts() -> None:
 
 
 def falls(model: Model) -> bool:
-    """Whether a few steps of an optimizer on one batch make its loss smaller."""
+    """Returns True if a few steps of an optimizer on a batch lower its loss."""
     if isinstance(model, Ranker):
         batch = batch_of(model, RANKED, drawn=1)
     else:
@@ -160,7 +160,7 @@ def test_every_pair_learns_or_says_why_not(tokenizer: TextTokenizer, reads: str,
         fits, wrong = False, f"the encoder '{reads}' reads {gives}, but the input 'text' gives tokens; .* do: {kind}$"
     if kind != "text" and target.output in ("tags", "tree", "tokens"):
         fits = False
-        wrong = f"the output '{writes}' is told from (words|tokens), but the input '{kind}' gives {gives}; take input: "
+        wrong = f"the output '{writes}' needs (words|tokens), but the input '{kind}' gives {gives}; take input: "
     if fits:
         assert falls(small_pair(tokenizer, source, target))
     else:
@@ -306,9 +306,9 @@ def test_the_loss_and_gradients_of_several_decoders_are_the_weighted_sum(tokeniz
         # The same weights in a model that has this decoder alone.
         alone = weighed_model(tokenizer, {kind: 1.0}, reads)
         alone.load_state_dict({name: model.state_dict()[name] for name in alone.state_dict()})
-        one = alone.loss(alone.batch(EXAMPLES))
-        one.backward()  # type: ignore[no-untyped-call]
-        expected_loss += weight * one.item()
+        single = alone.loss(alone.batch(EXAMPLES))
+        single.backward()  # type: ignore[no-untyped-call]
+        expected_loss += weight * single.item()
         for name, value in alone.named_parameters():
             assert value.grad is not None
             expected[name] += weight * value.grad

@@ -1,4 +1,4 @@
-"""What holds for every file of every folder of parts, so that a new one is tested without asking."""
+"""Contracts of every file of every folder of parts, so that a new one is tested without asking."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BASES: dict[Role, type[Part]] = {
     "decoders": DecoderConfig,
     "losses": LossConfig,
 }
-"""What the settings of the parts of a folder are made from; metrics have no settings."""
+"""Base classes of the settings of each folder of parts; metrics have no settings."""
 NEEDED: dict[tuple[Role, str], dict[str, Any]] = {("outputs", "mask"): {"classes": ["ground"]}}
 """Settings without which a part cannot be."""
 every_file = pytest.mark.parametrize(("role", "kind"), [(role, kind) for role in ROLES for kind in kinds(role)])

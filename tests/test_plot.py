@@ -138,17 +138,17 @@ def test_the_tokens_that_were_generated_are_drawn_and_not_others_of_the_same_tex
     tmp_path: Path, tokenizer: TextTokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small_model(tokenizer, encoder("rnn"), decoder(kind), seed=3).eval()
-    (found,) = model.predict("two hundred", GenerateOptions(sample=True, temperature=3.0, max_length=12))
-    assert found.tokens is not None
-    assert tokenizer.decode(found.tokens) == found.output
-    assert tokenizer.encode([found.output])[0] != list(found.tokens)  # else this would show nothing
+    (prediction,) = model.predict("two hundred", GenerateOptions(sample=True, temperature=3.0, max_length=12))
+    assert prediction.tokens is not None
+    assert tokenizer.decode(prediction.tokens) == prediction.output
+    assert tokenizer.encode([prediction.output])[0] != list(prediction.tokens)  # else this would show nothing
     drawn: list[Attention] = []
     monkeypatch.setattr("twofold.plot.draw_attention", lambda attention, *_: drawn.append(attention))
-    draw(model, [found], tmp_path / "a.png")
-    assert drawn[0].queries == (*tokenizer.pieces(found.tokens), "</s>")
-    assert drawn[0].weights.shape[2] == len(found.tokens) + 1
-    text = model.explain("two hundred", written=found.output)
-    assert text.written == (*tokenizer.pieces(tokenizer.encode([found.output])[0]), "</s>")
+    draw(model, [prediction], tmp_path / "a.png")
+    assert drawn[0].queries == (*tokenizer.pieces(prediction.tokens), "</s>")
+    assert drawn[0].weights.shape[2] == len(prediction.tokens) + 1
+    text = model.explain("two hundred", written=prediction.output)
+    assert text.written == (*tokenizer.pieces(tokenizer.encode([prediction.output])[0]), "</s>")
 
 
 def test_an_output_of_no_words_can_be_shown(tokenizer: TextTokenizer) -> None:
@@ -219,7 +219,7 @@ def test_a_caption_without_a_word_is_drawn_as_nothing(tmp_path: Path) -> None:
 
 
 def test_where_was_looked_is_drawn_over_the_part_that_was_read(tmp_path: Path) -> None:
-    """Of a wide image only the middle may have been read; the rest stays as it is."""
+    """A wide image may have been read in its middle only; the rest stays as it is."""
     white = Image.new("RGB", (160, 40), "white")
     draw_glances(white, glances(["▁one", "</s>"]), (3, 4), tmp_path / "a.png", (60, 0, 100, 40))
     drawn = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).astype(int)
@@ -258,7 +258,7 @@ def test_several_images_are_drawn_beside_each_other(tmp_path: Path, tokenizer: T
 
 
 def answered(kind: str, answer: Any) -> Answered:
-    """What an output shows of an answer under its image."""
+    """Text of an answer under its image."""
     output = output_of(kind).build("main", input_of("image").build(None), None, HiddenSpec())
     return Answered(Image.fromarray(some_image()), output.caption(answer))
 
@@ -283,8 +283,8 @@ def test_the_classes_of_all_masks_of_a_sheet_are_named_once(tmp_path: Path) -> N
 
 def test_a_sheet_ends_somewhere(tmp_path: Path, tokenizer: TextTokenizer) -> None:
     model = small_image_model(tokenizer, encoder("convnet"), decoder("unet")).eval()
-    (one,) = model.predict([some_image()])
-    draw(model, [one] * (SHEET + 9), tmp_path / "a.svg")
+    (prediction,) = model.predict([some_image()])
+    draw(model, [prediction] * (SHEET + 9), tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").count("<image ") == SHEET
 
 

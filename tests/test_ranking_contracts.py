@@ -1,4 +1,4 @@
-"""What holds for every encoder under every ranking decoder, with one tower or two."""
+"""Contracts of every encoder under every ranking decoder, with one tower or two."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ def test_every_parameter_of_two_towers_gets_a_gradient(
 
 def check_gradients(ranker: Ranker) -> None:
     ranker.loss(batch_of(ranker.train(), GIVEN)).backward()  # type: ignore[no-untyped-call]
-    found = gradients(ranker)
+    computed = gradients(ranker)
     learning = [name for name, value in ranker.named_parameters() if value.requires_grad]
     assert learning
-    assert [name for name in learning if name not in found or not found[name].any()] == []
-    assert all(value.isfinite().all() for value in found.values())
+    assert [name for name in learning if name not in computed or not computed[name].any()] == []
+    assert all(value.isfinite().all() for value in computed.values())
 
 
 @pytest.mark.parametrize("kind", TEXT_ENCODERS)
@@ -168,26 +168,26 @@ def test_a_cross_encoder_as_it_comes_sees_the_candidate_after_a_long_context(
 ) -> None:
     ranker = small_ranker(tokenizer, ENCODERS[kind], CrossConfig())
     context = "one two three four five six seven eight nine ten"
-    one, other = ranker.score_pairs([(context, "1"), (context, "2")]).tolist()
-    assert one != other
+    first, other = ranker.score_pairs([(context, "1"), (context, "2")]).tolist()
+    assert first != other
     check_gradients(ranker)
 
 
 @pytest.mark.parametrize("kind", TEXT_ENCODERS)
 def test_a_tower_of_the_candidates_own_begins_with_the_same_weights(tokenizer: TextTokenizer, kind: str) -> None:
-    one = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"))
+    single = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"))
     two = small_ranker(tokenizer, ENCODERS[kind], decoder("bi"), two_towers=True)
-    assert torch.equal(scores(one), scores(two))
+    assert torch.equal(scores(single), scores(two))
 
 
 def test_a_tower_of_the_candidates_own_begins_with_the_weights_of_a_ranker_of_one_tower(
     tokenizer: TextTokenizer, tmp_path: Path
 ) -> None:
-    one = small_ranker(tokenizer, encoder("rnn"), decoder("bi"))
-    one.save_pretrained(tmp_path / "saved")
+    single = small_ranker(tokenizer, encoder("rnn"), decoder("bi"))
+    single.save_pretrained(tmp_path / "saved")
     two = small_ranker(tokenizer, encoder("rnn"), decoder("bi"), seed=1, two_towers=True)
     two.take_weights(tmp_path / "saved")
-    assert torch.equal(scores(two), scores(one))
+    assert torch.equal(scores(two), scores(single))
 
 
 def test_two_towers_do_not_go_with_texts_read_as_one(tokenizer: TextTokenizer) -> None:

@@ -128,7 +128,7 @@ def test_rows_of_one_right_answer_have_the_summary_of_their_places() -> None:
     assert ranks.summary_of_gains(rows, gains) == ranks.summary(ranks.places(rows, right))
     with pytest.raises(TwofoldError, match="row 1: no candidate is relevant"):
         ranks.summary_of_gains(rows[:1], [[0] * 12])
-    with pytest.raises(TwofoldError, match="there is no row"):
+    with pytest.raises(TwofoldError, match="there are no rows"):
         ranks.summary_of_gains([], [])
 
 
@@ -158,10 +158,10 @@ def test_gains_of_ties_count_as_the_mean_over_all_their_orders(scores: list[floa
         if not any(gains) or len({*gains}) == 1:
             continue
         ideal = sum(gain / math.log2(n + 2) for n, gain in enumerate(sorted(gains, reverse=True)[:k]))
-        found = [
+        values = [
             sum(gains[number] / math.log2(n + 2) for n, number in enumerate(order[:k])) for order in orders(scores)
         ]
-        assert ranks.ndcg(scores, gains, k) == pytest.approx(np.mean(found) / ideal, abs=1e-12)
+        assert ranks.ndcg(scores, gains, k) == pytest.approx(np.mean(values) / ideal, abs=1e-12)
         if len(scores) > 5 and gains[0]:
             break  # there are very many
 
@@ -242,7 +242,9 @@ def test_what_no_ranking_can_be_judged_by_is_one_line(metric: str) -> None:
         CORPUS[metric]([1.0, math.nan], [True, False])
     graded = metric.startswith("ndcg")
     for wrong in ([True], [-1, 1] if graded else [0, 1], [math.nan, 1.0], ["a", "b"], [[True, False]]):
-        with pytest.raises(TwofoldError, match="gains are numbers from 0 up" if graded else "said by 2 bools"):
+        with pytest.raises(
+            TwofoldError, match="gains are numbers from 0 up" if graded else "relevance must be 2 bools"
+        ):
             CORPUS[metric]([1.0, 2.0], wrong)
     with pytest.raises(TwofoldError, match="query 9"):
         ranks.average_precision([], [], "query 9")
@@ -276,5 +278,5 @@ def test_a_single_candidate_leaves_nothing_to_recall() -> None:
 
 
 def test_a_summary_of_nothing_is_one_line() -> None:
-    with pytest.raises(TwofoldError, match="no row to judge"):
+    with pytest.raises(TwofoldError, match="no rows to evaluate"):
         ranks.summary([])

@@ -1,4 +1,4 @@
-"""What the Python API returns is shown on one screen: what it is, and no array or row that fills it."""
+"""Results of the Python API are shown on one screen, without arrays or rows that fill it."""
 
 from __future__ import annotations
 

@@ -241,9 +241,9 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path: Path, tokeni
 
 
 def test_further_layers_are_told_from_heads() -> None:
-    own = ["norm.weight", "layer.0.dense.weight", "layer.1.dense.weight"]
+    names = ["norm.weight", "layer.0.dense.weight", "layer.1.dense.weight"]
     left_over = ["bert.layer.2.dense.weight", "layer.11.dense.weight", "head.norm.weight", "head.dense.weight"]
-    assert storage.more_of_the_same(left_over, own) == left_over[:2]
+    assert storage.more_of_the_same(left_over, names) == left_over[:2]
     assert storage.more_of_the_same(left_over, ["norm.weight"]) == []
 
 

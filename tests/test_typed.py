@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mypy import api
 
 import twofold
+from twofold.metrics import Report
+from twofold.model.summary import Summary
+from twofold.recipe.comparison import Comparison
+from twofold.results import DecoderOutput, Hit, Hits, Hypothesis, Prediction, StoredCandidate
+from twofold.results.explanation import Explanation, RankingExplanation
+from twofold.training.run import Run
+from twofold.types import Batch
 
 SCRIPT = """
 import twofold
@@ -109,3 +119,45 @@ def test_a_strict_script_passes_and_nothing_that_it_reveals_is_any(said: list[st
 def test_a_slip_is_found_before_the_script_runs(said: list[str], slip: str) -> None:
     number = SCRIPT.count("\n") + 2 + list(WRONG).index(slip)
     assert any(f":{number}: error:" in line and WRONG[slip] in line for line in said), said
+
+
+PUBLIC = (
+    *(getattr(twofold, name) for name in dir(twofold) if name != "__version__"),
+    *(Run, Report, Summary, Comparison, Hits, Hit, Prediction, Hypothesis, Explanation, RankingExplanation),
+    *(StoredCandidate, Batch, DecoderOutput),
+)
+"""Names of `dir(twofold)`, and the classes of the results of these functions."""
+
+
+def public_functions() -> dict[str, Callable[..., Any]]:
+    """Public functions, and the public methods and constructors of public classes, by name."""
+    functions: dict[str, Callable[..., Any]] = {}
+    for value in PUBLIC:
+        if not inspect.isclass(value):
+            functions[value.__name__] = value
+            continue
+        for name, member in inspect.getmembers_static(value):
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            function = inspect.unwrap(function) if callable(function) else function
+            ours = inspect.isfunction(function) and function.__module__.startswith("twofold")
+            if ours and (not name.startswith("_") or name == "__init__"):
+                functions[f"{value.__name__}.{name}"] = function
+    return functions
+
+
+def is_annotated(function: Callable[..., Any]) -> bool:
+    """Returns True if all parameters and the return value have annotations."""
+    signature = inspect.signature(function)
+    parameters = [value for name, value in signature.parameters.items() if name not in ("self", "cls")]
+    annotations = [parameter.annotation for parameter in parameters]
+    if function.__name__ != "__init__":
+        annotations.append(signature.return_annotation)
+    return inspect.Parameter.empty not in annotations
+
+
+def test_every_public_function_and_method_has_annotations_for_all_parameters_and_the_return() -> None:
+    functions = public_functions()
+    annotated = [name for name, function in functions.items() if is_annotated(function)]
+    print(f"{len(annotated)} of {len(functions)} public functions and methods are annotated")
+    assert {"train", "summary", "Model.predict", "Ranker.rank", "Index.search", "Recipe.of"} <= functions.keys()
+    assert sorted(set(functions) - set(annotated)) == []

@@ -1,4 +1,4 @@
-"""What tests of labels, tags and trees share: sentences that a small model must learn to read, and recipes for them."""
+"""Sentences that a small model must learn to read, and recipes for them, for tests of labels, tags and trees."""
 
 from __future__ import annotations
 
@@ -131,6 +131,6 @@ def small_reader(
 
 
 def without_dropout(part: P) -> P:
-    """The same part, which then gives the same whenever it is asked."""
+    """Settings of a part without dropout, which gives the same result at each call."""
     still: P = dataclasses.replace(cast(Any, part), dropout=0.0) if hasattr(part, "dropout") else part
     return still

@@ -17,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def apart(work: Callable[[], Any], timeout: int = 60) -> Any:
-    """What `work` returns, as JSON, in a forked process whose mounts nobody else sees."""
+    """Result of `work`, as JSON, in a forked process whose mounts nobody else sees."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

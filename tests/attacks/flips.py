@@ -45,7 +45,7 @@ def kinds_of(folder: Path) -> dict[str, list[Path]]:
 
 
 def flipped(content: bytes, place: int, bit: int) -> bytes:
-    """The same bytes but for one bit."""
+    """Copies bytes with one bit flipped."""
     changed = bytearray(content)
     changed[place] ^= 1 << bit
     return bytes(changed)

@@ -31,7 +31,7 @@ LONGEST = 1000
 SECONDS = 20
 """Within which a command must end."""
 STARTING = 20
-"""What a process of its own may take beyond that, for its imports on a busy machine."""
+"""Extra limit of a separate process, for its imports on a busy machine."""
 GOOD = {"refused", "answered"}
 HERE, STAGE = "HERE", "STAGE"
 """In arguments and expected lines: the folder of the case, and that of the models, rows and indexes all cases share."""
@@ -59,14 +59,14 @@ class Case:
     make: Make
     """Writes the files of the case into its folder."""
     arguments: tuple[str, ...]
-    """Of the command line; `HERE` and `STAGE` stand for folders."""
+    """Arguments of the command line; `HERE` and `STAGE` stand for folders."""
     says: str
-    """What the error, or where `status` is 0 the answer, must hold: the place above all."""
+    """Text that the error must hold (the answer, if `status` is 0): the place above all."""
     status: int = 1
     leaves: tuple[str, ...] = ()
     """Files or folders of the case that the command may write."""
     copies: tuple[str, str] | None = None
-    """What is copied from the stage before `make`, and how the copy is called."""
+    """Files that are copied from the stage before `make`, and the names of the copies."""
     most: int = 1
     """Lines of errors at most: a recipe with several mistakes is told them all."""
 
@@ -77,7 +77,7 @@ class Overtime(BaseException):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended."""
+    """End of a command."""
 
     status: int
     stdout: str
@@ -101,7 +101,7 @@ def attack(cases: Iterable[Case], folder: Path, stage: Path, run: Run | None = N
 
 
 def fault_of(case: Case, here: Path, stage: Path, run: Run) -> str | None:
-    """What is wrong with the way in which a command ends, if anything is."""
+    """Faults in the end of a command, if there are any."""
     if case.copies:
         source, target = case.copies
         shutil.copytree(stage / source, here / target)
@@ -149,7 +149,7 @@ def arguments_of(case: Case, here: Path, stage: Path) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """What lies under a folder: of small files the checksum, of others what the file system tells."""
+    """Contents of a folder: the checksums of small files, the file system's data of others."""
     paths = (path for path in folder.rglob("*") if path.name not in LOCKS)
     return dict(_described(path, path.relative_to(folder)) for path in paths)
 
@@ -206,7 +206,7 @@ def _wrong_refusal(case: Case, ending: Ending, expected: str) -> str | None:
 
 
 def _unprintable(text: str) -> bool:
-    """Whether a terminal would obey some of the text."""
+    """Returns True if a terminal would obey some of the text."""
     return any(not (letter.isprintable() or letter in "\n") for letter in text)
 
 
@@ -263,7 +263,7 @@ def link(name: str, target: str) -> Make:
 
 def all_of(*makes: Make) -> Make:
     def make(here: Path) -> None:
-        for one in makes:
-            one(here)
+        for part in makes:
+            part(here)
 
     return make

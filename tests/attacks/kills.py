@@ -34,7 +34,7 @@ def content_of(folder: Path, model: Ranker) -> Content:
 
 
 def expected(kind: str) -> Content:
-    """What the index of `ROWS` holds after a change."""
+    """Contents of the index of `ROWS` after a change."""
     before = {row["id"]: row["text"] for row in ROWS}
     match kind:
         case "add" | "update":
@@ -70,11 +70,11 @@ def kill_changes(folder: Path, victims: Victims, model: Ranker, most: int) -> Co
 def _after_kill(index: Path, victims: Victims, model: Ranker, kind: str, given: Any, killed: bool) -> str:
     before, after = expected("none"), expected(kind)
     try:
-        found = content_of(index, model)
-        partly = kind in ("add", "update") and found.keys() >= before.keys() and _mixed(found, before, after)
-        if found not in (before, after) and not partly:  # texts count some at a time
+        content = content_of(index, model)
+        partly = kind in ("add", "update") and content.keys() >= before.keys() and _mixed(content, before, after)
+        if content not in (before, after) and not partly:  # texts count some at a time
             return f"{kind}: wrong content"
-        if found != after:
+        if content != after:
             error = victims.run("index", what=kind, folder=str(index), given=given).error
             if error is not None or content_of(index, model) != after:
                 return f"{kind}: cannot be done again ({error})"
@@ -83,9 +83,9 @@ def _after_kill(index: Path, victims: Victims, model: Ranker, kind: str, given: 
     return "whole" if killed else "not killed"
 
 
-def _mixed(found: Content, before: Content, after: Content) -> bool:
-    """Whether every candidate is as it was before or after."""
-    return all(text in (before.get(id), after.get(id)) for id, text in found.items())
+def _mixed(content: Content, before: Content, after: Content) -> bool:
+    """Returns True if every candidate is as it was before or after."""
+    return all(text in (before.get(id), after.get(id)) for id, text in content.items())
 
 
 def kill_builds(folder: Path, victims: Victims, model: Ranker, most: int) -> Counter[str]:

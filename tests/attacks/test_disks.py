@@ -42,7 +42,7 @@ def whole(ranker: Ranker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def found(index: Index) -> list[Any]:
+def searched(index: Index) -> list[Any]:
     return [hit.id for hit in index.search("one", 100)]
 
 
@@ -64,7 +64,7 @@ def test_an_index_on_a_read_only_disk_is_searched_and_says_why_it_cannot_change(
         read_only(folder)
         with Index(folder, ranker) as index:
             refused = [said(change, index) for change in CHANGES.values()]
-            return found(index), refused, index.info(check=True)["health"], [path.name for path in folder.iterdir()]
+            return searched(index), refused, index.info(check=True)["health"], [path.name for path in folder.iterdir()]
 
     ids, refused, health, names = apart(work)
     assert sorted(ids) == list(range(30))
@@ -93,7 +93,7 @@ def test_an_index_on_a_read_only_disk_with_changes_in_its_log_says_so(
 
     def work() -> Any:
         read_only(copy)
-        return said(found, Index(copy, ranker))
+        return said(searched, Index(copy, ranker))
 
     def refusal() -> Any:
         try:
@@ -103,7 +103,7 @@ def test_an_index_on_a_read_only_disk_with_changes_in_its_log_says_so(
 
     line = apart(refusal)
     assert line.startswith(f"{copy}/index.sqlite-wal: holds changes that cannot be read here")
-    assert len(found(Index(copy, ranker))) == 29  # where its folder can be written, it is whole
+    assert len(searched(Index(copy, ranker))) == 29  # where its folder can be written, it is whole
 
 
 @pytest.mark.parametrize("kind", CHANGES)
@@ -115,14 +115,14 @@ def test_a_full_disk_is_said_and_nothing_is_lost(whole: Path, tmp_path: Path, ra
         folder = Path(shutil.copytree(whole, disk / "index"))
         fill(disk)
         with Index(folder, ranker) as index:
-            before = found(index)
+            before = searched(index)
             line = said(CHANGES[kind], index)
-            full = found(index)
+            full = searched(index)
         (disk / "filler").unlink()
         with Index(folder, ranker) as index:
-            after, health = found(index), index.info(check=True)["health"]
+            after, health = searched(index), index.info(check=True)["health"]
             again = said(CHANGES[kind], index)
-            return before, line, full, after, health, again, found(index)
+            return before, line, full, after, health, again, searched(index)
 
     before, line, full, after, health, again, changed = apart(work)
     assert health == "good"
@@ -145,7 +145,7 @@ def test_opening_an_index_on_a_full_disk_needs_no_room(whole: Path, tmp_path: Pa
         small_disk(disk, 1 << 20)
         folder = Path(shutil.copytree(whole, disk / "index"))
         fill(disk)
-        return found(Index(folder, ranker))
+        return searched(Index(folder, ranker))
 
     assert sorted(apart(work)) == list(range(30))
 

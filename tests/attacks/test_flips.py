@@ -37,8 +37,8 @@ def test_a_flipped_bit_in_an_index_never_gives_a_wrong_answer(
 
     def answer(copy: Path) -> Any:
         with Index(copy, ranker) as index:
-            found = [index.search("one", 100), index.search("seven hundred", 5, 'lang = "en"')]
-            return [[(hit.id, hit.text, hit.score, dict(hit.fields)) for hit in hits] for hits in found], len(index)
+            answers = [index.search("one", 100), index.search("seven hundred", 5, 'lang = "en"')]
+            return [[(hit.id, hit.text, hit.score, dict(hit.fields)) for hit in hits] for hits in answers], len(index)
 
     outcomes = flip_all(folder, answer, count, tmp_path / "copy")
     assert NAMED in set(summed(outcomes)) <= {NAMED, RIGHT}, outcomes

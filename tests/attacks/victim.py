@@ -31,7 +31,7 @@ SOURCE = Path(__file__).with_name("kill_at_call.c")
 
 @dataclass(frozen=True)
 class Ending:
-    """How a task ended."""
+    """End of a task."""
 
     killed: bool
     calls: int

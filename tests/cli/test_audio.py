@@ -56,16 +56,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_model_of_labels_is_judged_label_by_label(trained: Path) -> None:
-    found = answer("evaluate", trained / "tell", trained / "words/rows.tsv")
-    assert found["examples"] == 8
-    assert {"loss", "accuracy", "macro_f1"} <= found["metrics"].keys()
-    assert {line["label"] for line in found["labels"]} == set(WORDS)
+    report = answer("evaluate", trained / "tell", trained / "words/rows.tsv")
+    assert report["examples"] == 8
+    assert {"loss", "accuracy", "macro_f1"} <= report["metrics"].keys()
+    assert {line["label"] for line in report["labels"]} == set(WORDS)
 
 
 def test_a_model_of_texts_is_judged_by_what_it_writes(trained: Path) -> None:
-    found = answer("evaluate", trained / "write", trained / "sounds/rows.tsv")
-    assert {"loss", "perplexity", "bleu", "chrf", "exact_match"} <= found["metrics"].keys()
-    assert "bleu_by_length" not in found  # a sound has no length in words
+    report = answer("evaluate", trained / "write", trained / "sounds/rows.tsv")
+    assert {"loss", "perplexity", "bleu", "chrf", "exact_match"} <= report["metrics"].keys()
+    assert "bleu_by_length" not in report  # a sound has no length in words
 
 
 def test_files_a_folder_an_archive_and_a_table_are_answered_alike(trained: Path, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_files_a_folder_an_archive_and_a_table_are_answered_alike(trained: Path,
         ("--file", table, "--folder", trained / "sounds.zip/in"),
         tuple(trained / f"sounds.zip/in/00{number}.wav" for number in range(8)),
     ):
-        found = answer("predict", trained / "tell", *given)["predictions"]
-        assert [one["output"] for one in found] == [one["output"] for one in right]
-        assert [one["score"] for one in found] == pytest.approx([one["score"] for one in right], abs=1e-5)
+        predictions = answer("predict", trained / "tell", *given)["predictions"]
+        assert [one["output"] for one in predictions] == [one["output"] for one in right]
+        assert [one["score"] for one in predictions] == pytest.approx([one["score"] for one in right], abs=1e-5)
 
 
 def test_where_it_listened_is_drawn(trained: Path, tmp_path: Path) -> None:
@@ -153,12 +153,12 @@ def test_a_sound_that_cannot_be_used_is_one_line_or_left_out(
 def test_bad_sounds_among_good_ones_are_left_out_where_that_is_wanted(trained: Path, tmp_path: Path) -> None:
     files = {**speech_files(speech(6, 1)), "001.wav": b"none", "003.wav": encoded(0 * tone(300))}
     folder = write_files(tmp_path / "f", files)
-    found = run("predict", trained / "skip", "--file", folder, "--json")
-    assert found.exit_code == 0, found.stderr
-    names = [Path(one["input"]).name for one in json.loads(found.stdout)["predictions"]]
+    done = run("predict", trained / "skip", "--file", folder, "--json")
+    assert done.exit_code == 0, done.stderr
+    names = [Path(one["input"]).name for one in json.loads(done.stdout)["predictions"]]
     assert names == ["000.wav", "002.wav", "004.wav", "005.wav"]
-    assert "001.wav: not a sound" in found.stderr
-    assert "003.wav: is silent" in found.stderr
+    assert "001.wav: not a sound" in done.stderr
+    assert "003.wav: is silent" in done.stderr
     table = folder / "rows.tsv"
     table.write_text("audio\tsaid\n" + "".join(f"{file}\t{text}\n" for file, text in speech(6, 1).items()))
     recipe = write_recipe(tmp_path / "r.yaml", labeling(table, input={"broken": "skip"}))

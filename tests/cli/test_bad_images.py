@@ -53,8 +53,8 @@ BAD: dict[str, tuple[Change, str]] = {
 
 
 def logged(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "log.jsonl").read_text().splitlines()[0])
-    return found
+    first_line: dict[str, Any] = json.loads((folder / "log.jsonl").read_text().splitlines()[0])
+    return first_line
 
 
 def warned(text: str) -> list[str]:
@@ -116,8 +116,8 @@ def test_a_row_that_cannot_be_used_is_refused_or_left_out(
 
     after = tree(tmp_path)
     assert all(after[path] == content for path, content in before.items())
-    own = {tmp_path / one for one in ("run", "cache", "strict")}
-    assert all(own & set(path.parents) for path in after.keys() - before.keys())
+    outputs = {tmp_path / one for one in ("run", "cache", "strict")}
+    assert all(outputs & set(path.parents) for path in after.keys() - before.keys())
 
 
 @pytest.mark.filterwarnings("always:.*(left out|cannot be used):UserWarning")

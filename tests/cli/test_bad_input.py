@@ -204,7 +204,7 @@ def test_a_model_that_is_not_there_is_named(trained: Path, tmp_path: Path, comma
         (["one", "--n-best", "3"], "beam 1 and n_best 3: "),
         (["one", "--beam", "0"], "beam 0 and n_best "),
         (["one", "--beam", "3", "--sample"], "sampling writes one hypothesis; set beam to 1, not 3"),
-        (["one", "--beam", "3", "--stream"], "a stream cannot take words back"),
+        (["one", "--beam", "3", "--stream"], "stream: a beam of 3 may revise words"),
         (["one", "--sample", "--temperature", "0"], "temperature must be above 0"),
         (["one", "--sample", "--temperature", "nan"], "temperature must be above 0"),
         (["one", "--max-length", "0"], "max_length must be at least 1, not 0"),

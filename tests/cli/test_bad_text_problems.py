@@ -70,7 +70,7 @@ def test_a_sentence_of_conllu_that_is_no_tree_is_named_with_its_line(
         (
             "words",
             ["the boat"],
-            "this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`",
+            "a language model for pre-training has no answers; name its folder as the `encoder` of a recipe",
         ),
         ("pair", ["the old boat"], "input 1: give one and other, two texts with a tab between them"),
         ("pair", ["a\tb", "a\tb\tc"], "input 2: give one and other, two texts with a tab between them"),
@@ -126,7 +126,7 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
         (["train.best=f1", "data.held_out=3"], "train.best: no metric 'f1'"),
         (
             ["source=[text, label]", "input.read=apart"],
-            "input.read: apart: nothing would tell the two texts from each other",
+            "input.read: apart: the two texts would look alike to the decoder",
         ),
         (
             ["decoder=null", "target=null", "decoders={x: {kind: label, target: label, weight: -1}}"],
@@ -135,7 +135,7 @@ def test_a_line_without_a_tab_is_named(models: Path, tmp_path: Path) -> None:
         (["train.patience=2"], "train.patience needs validation rows: give data.dev or data.held_out"),
         (
             ["train.learning_rate_multipliers={encoder: 0, decoders: 0}"],
-            "multipliers: nothing learns",
+            "multipliers: all are 0, and nothing is trained",
         ),
         (["train.freeze=some"], "recipe.train.freeze: 'some' is not known"),
     ],

@@ -26,7 +26,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def done(*arguments: str | Path) -> str:
-    """What a command that must succeed prints on standard output."""
+    """Standard output of a command that must succeed."""
     result = run(*arguments)
     assert result.exit_code == 0, (result.stderr, result.exception)
     return result.stdout
@@ -91,10 +91,10 @@ def test_evaluate_prints_metrics_and_examples(folder: Path) -> None:
 def test_predict_prints_an_output_and_a_score_for_each_input(folder: Path) -> None:
     content = answer("predict", folder / "run", "one", "칠만 삼백", "one")
     assert [one["input"] for one in content["predictions"]] == ["one", "칠만 삼백", "one"]
-    for one in content["predictions"]:
-        assert set(one) == {"input", "output", "score", "normalized_score"}
-        assert isinstance(one["output"], str)
-        assert one["score"] < 0
+    for prediction in content["predictions"]:
+        assert set(prediction) == {"input", "output", "score", "normalized_score"}
+        assert isinstance(prediction["output"], str)
+        assert prediction["score"] < 0
     assert content["predictions"][0] == content["predictions"][2]
     lines = done("predict", folder / "run", "one", "칠만 삼백").splitlines()
     assert lines == [f"{one['score']:8.3f}  {one['output']}" for one in content["predictions"][:2]]
@@ -111,15 +111,16 @@ def test_the_model_may_be_the_current_folder(folder: Path, monkeypatch: pytest.M
 
 
 def test_predict_gives_several_outputs_where_asked(folder: Path) -> None:
-    (one,) = answer("predict", folder / "run", "one", "--beam", "4", "--n-best", "3")["predictions"]
-    assert len(one["alternatives"]) == 2
-    assert all(set(other) == {"output", "score", "normalized_score"} for other in one["alternatives"])
-    normalized = [one["normalized_score"], *(other["normalized_score"] for other in one["alternatives"])]
+    (prediction,) = answer("predict", folder / "run", "one", "--beam", "4", "--n-best", "3")["predictions"]
+    assert len(prediction["alternatives"]) == 2
+    assert all(set(other) == {"output", "score", "normalized_score"} for other in prediction["alternatives"])
+    normalized = [prediction["normalized_score"], *(other["normalized_score"] for other in prediction["alternatives"])]
     assert normalized == sorted(normalized, reverse=True)
     header, *shown = done("predict", folder / "run", "one", "--beam", "4", "--n-best", "3").splitlines()
     assert header.split() == ["normalized", "log-prob", "output"]
     assert [line.split(maxsplit=2)[:2] for line in shown] == [
-        [f"{output['normalized_score']:.3f}", f"{output['score']:.3f}"] for output in (one, *one["alternatives"])
+        [f"{output['normalized_score']:.3f}", f"{output['score']:.3f}"]
+        for output in (prediction, *prediction["alternatives"])
     ]
     assert len({line.index(" -", 9) for line in shown}) == 1  # the columns are aligned
 
@@ -136,8 +137,8 @@ def test_sampling_follows_its_seed(folder: Path) -> None:
 
 
 def test_a_stream_joined_is_the_greedy_output(folder: Path) -> None:
-    (one,) = answer("predict", folder / "run", "one two", "--beam", "1")["predictions"]
-    assert done("predict", folder / "run", "one two", "--stream") == one["output"] + "\n"
+    (prediction,) = answer("predict", folder / "run", "one two", "--beam", "1")["predictions"]
+    assert done("predict", folder / "run", "one two", "--stream") == prediction["output"] + "\n"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_the_figure_shows_the_attention_that_is_asked_for(folder: Path, tmp_path
     for options, said in (
         (["--layer", "2", "--plot", path], "--layer 2: there are 1; give a number from 1 to 1, or all"),
         (["--attention", "encoder", "--plot", path], "this model has no self-attention of the encoder to draw"),
-        (["--head", "1"], "--head: of the figure that --plot FILE draws"),
+        (["--head", "1"], "--head needs --plot FILE"),
         (["--layer", "top"], "'top' is not a valid number or all"),
     ):
         result = run("predict", folder / "run", "one", *options)

@@ -63,10 +63,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_painter_is_judged_class_by_class(trained: Path) -> None:
-    found = answer("evaluate", trained / "paint", trained / "squares")
-    assert found["examples"] == 4
-    assert found["metrics"].keys() == {"loss", "pixel_accuracy", "miou", "dice"}
-    assert [line["class"] for line in found["classes"]] == CLASSES
+    report = answer("evaluate", trained / "paint", trained / "squares")
+    assert report["examples"] == 4
+    assert report["metrics"].keys() == {"loss", "pixel_accuracy", "miou", "dice"}
+    assert [line["class"] for line in report["classes"]] == CLASSES
     shown = run("evaluate", trained / "paint", trained / "squares.zip/train").stdout
     assert shown.startswith("6 examples\n")
     assert all(name in shown for name in (*CLASSES, "miou", "pixel_accuracy"))
@@ -84,13 +84,13 @@ def test_a_class_that_never_occurs_has_no_score(trained: Path, tmp_path: Path) -
 
 def test_a_painter_shows_the_shares_of_each_class(trained: Path) -> None:
     paths = [str(trained / f"squares/images/05{number}.png") for number in range(3)]
-    found = answer("predict", trained / "paint", *paths)
-    assert [one["input"] for one in found["predictions"]] == paths
-    for one in found["predictions"]:
-        assert one.keys() == {"input", "output", "score"}
-        assert (one["output"]["height"], one["output"]["width"]) == (16, 16)
-        assert sum(one["output"]["shares"].values()) == pytest.approx(1)
-        assert set(one["output"]["shares"]) <= set(CLASSES)
+    result = answer("predict", trained / "paint", *paths)
+    assert [one["input"] for one in result["predictions"]] == paths
+    for prediction in result["predictions"]:
+        assert prediction.keys() == {"input", "output", "score"}
+        assert (prediction["output"]["height"], prediction["output"]["width"]) == (16, 16)
+        assert sum(prediction["output"]["shares"].values()) == pytest.approx(1)
+        assert set(prediction["output"]["shares"]) <= set(CLASSES)
     assert paths[0] in run("predict", trained / "paint", paths[0]).stdout
 
 
@@ -119,11 +119,11 @@ def test_a_mask_never_takes_the_place_of_an_image(trained: Path, tmp_path: Path)
 
 
 def test_captions_are_judged_by_all_that_people_wrote(trained: Path) -> None:
-    found = answer("evaluate", trained / "say", trained / "shapes/rows.tsv", "--beam", "2")
-    assert found["examples"] == 6
+    report = answer("evaluate", trained / "say", trained / "shapes/rows.tsv", "--beam", "2")
+    assert report["examples"] == 6
     names = {"loss", "perplexity", "bleu1", "bleu2", "bleu3", "bleu4", "cider", "rouge_l"}
-    assert found["metrics"].keys() == names
-    assert all(math.isfinite(value) for value in found["metrics"].values())
+    assert report["metrics"].keys() == names
+    assert all(math.isfinite(value) for value in report["metrics"].values())
 
 
 def test_a_table_may_name_images_that_lie_elsewhere(trained: Path, tmp_path: Path) -> None:
@@ -150,20 +150,20 @@ def test_a_file_may_name_the_images(trained: Path, tmp_path: Path, ending: str) 
     }[ending]
     (tmp_path / f"list{ending}").write_text(content + "\n")
     elsewhere: list[str | Path] = [] if ending == ".txt" else ["--images", trained / "shapes"]
-    found = answer("predict", trained / "say", paths[0], "--file", tmp_path / f"list{ending}", *elsewhere)
-    assert [one["input"] for one in found["predictions"]] == [paths[0], *paths]
-    assert found["predictions"][0]["output"] == found["predictions"][1]["output"]
+    result = answer("predict", trained / "say", paths[0], "--file", tmp_path / f"list{ending}", *elsewhere)
+    assert [one["input"] for one in result["predictions"]] == [paths[0], *paths]
+    assert result["predictions"][0]["output"] == result["predictions"][1]["output"]
 
 
 def test_a_table_names_images_of_its_own_folder_or_of_another(trained: Path, tmp_path: Path) -> None:
     first, *_ = (trained / "shapes" / "rows.tsv").read_text().splitlines()[1].split("\t")
-    found = answer("predict", trained / "say", "--file", trained / "shapes" / "rows.tsv")
-    assert found["predictions"][0]["input"] == str(trained / "shapes" / first)
+    result = answer("predict", trained / "say", "--file", trained / "shapes" / "rows.tsv")
+    assert result["predictions"][0]["input"] == str(trained / "shapes" / first)
     (tmp_path / "list.csv").write_text(f"image\n{first}\n")
     again = answer("predict", trained / "say", "--file", tmp_path / "list.csv", "--images", trained / "shapes")
-    one, same = again["predictions"][0], found["predictions"][0]
-    assert (one["input"], one["output"]) == (same["input"], same["output"])
-    assert one["score"] == pytest.approx(same["score"], abs=1e-4)  # read alone and among others
+    one_image, same = again["predictions"][0], result["predictions"][0]
+    assert (one_image["input"], one_image["output"]) == (same["input"], same["output"])
+    assert one_image["score"] == pytest.approx(same["score"], abs=1e-4)  # read alone and among others
     (tmp_path / "list.csv").write_text("file,caption\na.png,a dog\n")
     said = refusal("predict", trained / "say", "--file", tmp_path / "list.csv")
     assert said.endswith("list.csv:2: 'image' names no image; this row has file, caption")
@@ -181,18 +181,18 @@ def test_no_name_in_a_table_leads_outside_its_folder(trained: Path, tmp_path: Pa
 
 
 def test_a_folder_or_an_archive_may_be_predicted_whole(trained: Path) -> None:
-    found = answer("predict", trained / "paint", "--file", trained / "squares.zip/train/images")
-    assert len(found["predictions"]) == 6
+    result = answer("predict", trained / "paint", "--file", trained / "squares.zip/train/images")
+    assert len(result["predictions"]) == 6
     shown = run("predict", trained / "say", "--file", trained / "shapes").stdout.splitlines()
     assert all(str(trained / "shapes" / f"00{number}.png: ") in line for number, line in enumerate(shown))
 
 
 def test_a_caption_is_gone_on_with(trained: Path) -> None:
     path = trained / "shapes/000.png"
-    found = answer("predict", trained / "go_on", path, "--prefix", "a blue", "--beam", "2", "--n-best", "2")
-    (one,) = found["predictions"]
-    assert one["output"].startswith("a blue")
-    assert one["alternatives"][0]["output"].startswith("a blue")
+    result = answer("predict", trained / "go_on", path, "--prefix", "a blue", "--beam", "2", "--n-best", "2")
+    (prediction,) = result["predictions"]
+    assert prediction["output"].startswith("a blue")
+    assert prediction["alternatives"][0]["output"].startswith("a blue")
     assert run("predict", trained / "go_on", path, "--prefix", "a blue", "--stream").stdout.startswith("a blue")
 
 
@@ -209,9 +209,12 @@ def test_where_a_model_looked_is_drawn(trained: Path, tmp_path: Path, name: str,
         (["say", "a dog runs"], "a dog runs: cannot be read (No such file or directory)"),
         (["say", ""], "not a file"),
         (["say", "shapes"], "not a file"),
-        (["say", "shapes/000.png", "--prefix", "a"], "this model reads no beginning of a text; train a `vit`"),
-        (["paint", "shapes/000.png", "--prefix", "a"], "this model reads no beginning of a text; train a `vit`"),
-        (["say", "shapes/000.png", "--masks", "out"], "--masks: what is asked writes text and paints no masks"),
+        (["say", "shapes/000.png", "--prefix", "a"], "prefix: this model was trained without prefixes; train a `vit`"),
+        (
+            ["paint", "shapes/000.png", "--prefix", "a"],
+            "prefix: this model was trained without prefixes; train a `vit`",
+        ),
+        (["say", "shapes/000.png", "--masks", "out"], "--masks: this decoder gives no masks; leave it out"),
         (["paint", "shapes/000.png", "--plot", "a.txt"], "a.txt: an image ends in one of "),
         (["paint", "shapes/000.png", "--stream"], "the decoder 'main' does not write text"),
         (["paint", "shapes/rows.tsv"], "shapes/rows.tsv: not a PNG, JPEG, WEBP image"),
@@ -241,7 +244,7 @@ def test_a_model_that_reads_texts_says_so_of_an_image(trained: Path, tmp_path: P
     path = trained / "shapes/000.png"
     assert refusal("predict", tmp_path / "text", path) == f"{path}: this model reads texts, not images"
     assert refusal("predict", tmp_path / "ranker", path).startswith(f"{tmp_path / 'ranker'}: ranks candidates")
-    assert "reads no beginning" in refusal("predict", tmp_path / "text", "one", "--prefix", "two")
+    assert "trained without prefixes" in refusal("predict", tmp_path / "text", "one", "--prefix", "two")
     assert run("predict", tmp_path / "text", "none.png").exit_code == 0  # a text like any other
     for data in (trained / "squares", trained / "squares.zip"):
         assert refusal("evaluate", tmp_path / "text", data).startswith(f"{data}")

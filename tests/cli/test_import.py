@@ -33,9 +33,9 @@ def published(folder: Path, *kinds: str) -> Path:
 
 
 def test_one_json_object_tells_what_was_written(saved: Path, tmp_path: Path) -> None:
-    found = answer("import", saved, tmp_path / "out")
-    assert list(found) == ["out", "format", "kind", "tensors", "parameters", "vocabulary", "not_read"]
-    assert (found["out"], found["kind"], found["not_read"]) == (str(tmp_path / "out"), "bert", [])
+    report = answer("import", saved, tmp_path / "out")
+    assert list(report) == ["out", "format", "kind", "tensors", "parameters", "vocabulary", "not_read"]
+    assert (report["out"], report["kind"], report["not_read"]) == (str(tmp_path / "out"), "bert", [])
 
 
 def test_without_json_one_line_tells_it(saved: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_filters_and_exclusions_leave_the_best_of_the_rest(built: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize(
-    ("name", "content", "found"),
+    ("name", "content", "expected"),
     [
         ("a.txt", "one\n\n  \ntwo\nthree", {1: "one", 4: "two", 5: "three"}),
         ("a.jsonl", '{"text": "one", "id": "a"}\n{"text": "two", "id": 7}\n', {"a": "one", 7: "two"}),
@@ -98,14 +98,14 @@ def test_filters_and_exclusions_leave_the_best_of_the_rest(built: Path) -> None:
     ],
 )
 def test_texts_come_from_lines_and_from_tables(
-    models: Path, tmp_path: Path, name: str, content: str, found: dict[Any, str], packed: bool
+    models: Path, tmp_path: Path, name: str, content: str, expected: dict[Any, str], packed: bool
 ) -> None:
     file = tmp_path / (f"{name}.gz" if packed else name)
     file.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
     done("index", "build", tmp_path / "index", "--model", models / "bi", "--texts", file, "--stored", "float16")
     hits = answer("search", tmp_path / "index", "one")["hits"]
-    assert {hit["id"]: hit["text"] for hit in hits} == found
-    assert len(hits) == len(found)
+    assert {hit["id"]: hit["text"] for hit in hits} == expected
+    assert len(hits) == len(expected)
     if name == "a.tsv":
         assert ids(answer("search", tmp_path / "index", "one", "--where", 'lang = "ko"')) == ["y"]
 
@@ -116,8 +116,8 @@ def test_candidates_are_added_updated_and_removed_by_id(copy: Path, tmp_path: Pa
     assert "is there already; use `twofold index update`" in refusal("index", "add", copy, "--texts", more)
     other = write_jsonl(tmp_path / "other.jsonl", [{"id": "new", "text": "one"}, {"id": 1000, "text": "seven"}])
     assert done("index", "update", copy, "--texts", other).startswith("1 changed, ")
-    found = {hit["id"]: hit["text"] for hit in answer("search", copy, "one", "-k", "100")["hits"]}
-    assert found == {**{row["id"]: row["text"] for row in ROWS}, "new": "one", 1000: "seven"}
+    hits = {hit["id"]: hit["text"] for hit in answer("search", copy, "one", "-k", "100")["hits"]}
+    assert hits == {**{row["id"]: row["text"] for row in ROWS}, "new": "one", 1000: "seven"}
     assert done("index", "remove", copy, "n1", "1000", "0").startswith(f"3 removed, {len(ROWS) - 1} candidates")
     assert {"n1", 1000, 0}.isdisjoint(ids(answer("search", copy, "one", "-k", "100")))
     assert done("index", "compact", copy) == ""
@@ -196,8 +196,8 @@ def test_an_index_of_a_model_with_code_of_its_own_can_be_changed(models: Path, t
     about.pop("checksum")
     config.write_text(json.dumps(about))
     texts = write_jsonl(tmp_path / "texts.jsonl", [{"id": "new", "text": "one"}])
-    index, own = tmp_path / "index", tmp_path / "own"
-    done("index", "build", index, "--model", own, "--texts", write_jsonl(tmp_path / "a.jsonl", ROWS), "--allow-code")
+    index, model = tmp_path / "index", tmp_path / "own"
+    done("index", "build", index, "--model", model, "--texts", write_jsonl(tmp_path / "a.jsonl", ROWS), "--allow-code")
     said = refusal("index", command, index, "--texts", texts)
     assert said.endswith("(twofold.encoders.transformer); allow it with --allow-code if you trust it")
     assert f"{len(ROWS) + 1} candidates" in done("index", command, index, "--texts", texts, "--allow-code")

@@ -89,7 +89,7 @@ def test_what_a_terminal_would_obey_is_shown_as_blanks(models: Path, tmp_path: P
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize(
-    ("name", "content", "found"),
+    ("name", "content", "expected"),
     [
         ("a.txt", "one\n\n  \ntwo\nthree", {1: "one", 4: "two", 5: "three"}),
         ("answers", "one\r\ntwo\r\n", {1: "one", 2: "two"}),
@@ -101,13 +101,13 @@ def test_what_a_terminal_would_obey_is_shown_as_blanks(models: Path, tmp_path: P
     ],
 )
 def test_candidates_come_from_lines_and_from_tables(
-    models: Path, tmp_path: Path, name: str, content: str, found: dict[Any, str], packed: bool
+    models: Path, tmp_path: Path, name: str, content: str, expected: dict[Any, str], packed: bool
 ) -> None:
     file = tmp_path / (f"{name}.gz" if packed else name)
     file.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
     hits = answer("rank", models / "bi", "--candidates", file, "one")["hits"]
-    assert {hit["id"]: hit["text"] for hit in hits} == found
-    assert len(hits) == len(found)
+    assert {hit["id"]: hit["text"] for hit in hits} == expected
+    assert len(hits) == len(expected)
 
 
 @pytest.mark.parametrize(("k", "shown"), [("1", 1), ("7", 7), ("1000", len(TEXTS))])
@@ -122,8 +122,8 @@ def test_several_contexts_are_turns_of_one_dialogue(models: Path, lines: Path) -
     assert content["context"] == ["one", "", "seven hundred"]
     alone = answer("rank", models / "poly", "--candidates", lines, "seven hundred")
     assert [hit["score"] for hit in content["hits"]] != [hit["score"] for hit in alone["hits"]]
-    own = ranker(models, "poly").rank(["one", "", "seven hundred"], TEXTS)
-    assert [hit["score"] for hit in content["hits"]] == pytest.approx([hit.score for hit in own])
+    ranking = ranker(models, "poly").rank(["one", "", "seven hundred"], TEXTS)
+    assert [hit["score"] for hit in content["hits"]] == pytest.approx([hit.score for hit in ranking])
 
 
 @pytest.mark.parametrize("kind", KINDS)

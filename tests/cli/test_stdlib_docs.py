@@ -1,4 +1,4 @@
-"""What the standard library says about itself is read from its source, once for each sentence, and never run."""
+"""The docs of the standard library are read from its source, once for each sentence, and it is never run."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tests.commands import answer, refusal, run
 from tests.conftest import small_recipe, write_jsonl
 from tests.recipe.tasks import recipe as ranking_recipe
 from tests.recipe.tasks import write_pairs
+from twofold.errors import TwofoldError
 from twofold.model.summary import Summary
 from twofold.recipe import train
 from twofold.recipe.file import recipe_names, to_yaml
@@ -47,6 +48,12 @@ def test_every_packaged_recipe_is_summarized_without_its_data(name: str, monkeyp
     assert summary.total.parameters > 0
     assert (summary.parts[0].letter, summary.parts[-1].letter) == ("X", "Y")
     assert max(map(len, repr(summary).splitlines())) < 140
+
+
+def test_a_loaded_model_is_summarized_like_its_folder(folder: Path) -> None:
+    assert repr(twofold.summary(twofold.load(folder / "run"))) == repr(twofold.summary(folder / "run"))
+    with pytest.raises(TwofoldError, match=r"encoder.width=3: changes are for recipes, and this is a model"):
+        twofold.summary(twofold.load(folder / "run"), ["encoder.width=3"])
 
 
 def test_the_shapes_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,15 +28,21 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_label_is_shown_with_its_probability_and_the_others(models: Path) -> None:
-    found = answer("predict", models / "label", "the red boat", "noon")["predictions"]
-    assert [one["input"] for one in found] == ["the red boat", "noon"]
-    for one in found:
-        shares = {one["output"]: one["score"], **{other["output"]: other["score"] for other in one["alternatives"]}}
+    predictions = answer("predict", models / "label", "the red boat", "noon")["predictions"]
+    assert [one["input"] for one in predictions] == ["the red boat", "noon"]
+    for prediction in predictions:
+        shares = {
+            prediction["output"]: prediction["score"],
+            **{other["output"]: other["score"] for other in prediction["alternatives"]},
+        }
         assert shares.keys() == set(COLORS)
         assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
-        assert one["score"] == max(shares.values())
+        assert prediction["score"] == max(shares.values())
     lines = run("predict", models / "label", "the red boat").stdout.splitlines()
-    assert [line.split()[1] for line in lines] == [found[0]["output"], *(o["output"] for o in found[0]["alternatives"])]
+    assert [line.split()[1] for line in lines] == [
+        predictions[0]["output"],
+        *(o["output"] for o in predictions[0]["alternatives"]),
+    ]
 
 
 def test_two_texts_are_given_with_a_tab_or_in_a_file(models: Path, tmp_path: Path) -> None:
@@ -57,8 +63,8 @@ def test_a_pair_may_have_a_column_called_text(tmp_path: Path) -> None:
     rows = write_jsonl(tmp_path / "rows.jsonl", [{"text": "at noon", "reply": "seen", "y": n % 2} for n in range(6)])
     made = write_recipe(tmp_path, rows, {"source": ["text", "reply"], "target": "y"}, {"kind": "label"})
     assert run("train", made, "--out", tmp_path / "run").exit_code == 0
-    found = answer("predict", tmp_path / "run", "--file", rows)["predictions"]
-    assert [one["input"] for one in found] == [["at noon", "seen"]] * 6
+    predictions = answer("predict", tmp_path / "run", "--file", rows)["predictions"]
+    assert [one["input"] for one in predictions] == [["at noon", "seen"]] * 6
 
 
 def test_tags_and_trees_are_shown_word_by_word(models: Path) -> None:
@@ -78,11 +84,11 @@ def cells(text: str) -> list[list[str]]:
 
 def test_a_parsed_file_keeps_all_but_its_trees(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.conllu"
-    found = answer("predict", models / "parse", "--file", models / "some.conllu", "--conllu", out)["predictions"]
+    predictions = answer("predict", models / "parse", "--file", models / "some.conllu", "--conllu", out)["predictions"]
     before, after = cells(CONLLU), cells(out.read_text(encoding="utf-8"))
     assert len(before) == len(after)
     words = iter(
-        [(h, r) for one in found for h, r in zip(one["output"]["heads"], one["output"]["relations"], strict=True)]
+        [(h, r) for one in predictions for h, r in zip(one["output"]["heads"], one["output"]["relations"], strict=True)]
     )
     for old, new in zip(before, after, strict=True):
         if old[0].isdecimal():
@@ -93,14 +99,14 @@ def test_a_parsed_file_keeps_all_but_its_trees(models: Path, tmp_path: Path) -> 
             )
         assert old == new  # comments, multi-word tokens and empty nodes too
     assert next(words, None) is None
-    assert [row.values["heads"] for row in read_rows(str(out))] == [one["output"]["heads"] for one in found]
+    assert [row.values["heads"] for row in read_rows(str(out))] == [one["output"]["heads"] for one in predictions]
     assert answer("evaluate", models / "parse", out)["metrics"]["las"] == 1.0
 
 
 def test_a_tagged_file_keeps_all_but_its_tags(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.conllu"
-    found = answer("predict", models / "upos", "--file", models / "some.conllu", "--conllu", out)["predictions"]
-    tags = [tag for one in found for tag in one["output"]["tags"]]
+    predictions = answer("predict", models / "upos", "--file", models / "some.conllu", "--conllu", out)["predictions"]
+    tags = [tag for one in predictions for tag in one["output"]["tags"]]
     before, after = cells(CONLLU), cells(out.read_text(encoding="utf-8"))
     assert [line[UPOS] for line in after if line[0].isdecimal()] == tags
     for lines in (before, after):
@@ -111,10 +117,10 @@ def test_a_tagged_file_keeps_all_but_its_tags(models: Path, tmp_path: Path) -> N
 
 def test_a_sentence_that_is_given_becomes_conllu(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.conllu"
-    (found,) = answer("predict", models / "parse", "Dogs bark", "--conllu", out)["predictions"]
+    (prediction,) = answer("predict", models / "parse", "Dogs bark", "--conllu", out)["predictions"]
     (row,) = read_rows(str(out))
     assert row.values["words"] == ["Dogs", "bark"]
-    assert row.values["heads"] == found["output"]["heads"]
+    assert row.values["heads"] == prediction["output"]["heads"]
     packed = tmp_path / "out.conllu.gz"
     answer("predict", models / "parse", "Dogs bark", "--conllu", packed)
     assert gzip.decompress(packed.read_bytes()) == out.read_bytes()
@@ -125,7 +131,7 @@ def test_what_is_no_tree_and_no_part_of_speech_is_not_written_as_conllu(
     models: Path, tmp_path: Path, model: str
 ) -> None:
     said = refusal("predict", models / model, "the\tred", "--conllu", tmp_path / "out.conllu")
-    assert said == "--conllu: what is asked writes neither trees nor the columns upos or xpos"
+    assert said == "--conllu: this decoder gives neither trees nor the columns upos or xpos; leave it out"
     assert not (tmp_path / "out.conllu").exists()
 
 
@@ -140,9 +146,9 @@ def test_what_is_no_tree_and_no_part_of_speech_is_not_written_as_conllu(
     ],
 )
 def test_each_kind_is_judged_by_its_own_metrics(models: Path, model: str, metrics: set[str]) -> None:
-    found = answer("evaluate", models / model, models / f"{model}.jsonl")
-    assert found["metrics"].keys() == metrics
-    assert found["examples"] == 30
+    report = answer("evaluate", models / model, models / f"{model}.jsonl")
+    assert report["metrics"].keys() == metrics
+    assert report["examples"] == 30
     shown = run("evaluate", models / model, models / f"{model}.jsonl").stdout
     assert shown.startswith("30 examples\n")
     assert all(f"\n{name}" in shown for name in metrics)
@@ -176,8 +182,8 @@ def test_several_files_are_judged_together(models: Path, tmp_path: Path) -> None
     lines = whole.read_text().splitlines(keepends=True)
     for name, part in {"a.jsonl": lines[:10], "b.jsonl": lines[10:]}.items():
         (tmp_path / name).write_text("".join(part))
-    found = twofold.evaluate(models / "label", [str(tmp_path / "a.jsonl"), tmp_path / "b.jsonl"])
-    assert found == twofold.evaluate(models / "label", whole)
+    report = twofold.evaluate(models / "label", [str(tmp_path / "a.jsonl"), tmp_path / "b.jsonl"])
+    assert report == twofold.evaluate(models / "label", whole)
 
 
 @pytest.mark.filterwarnings("always:.* was not seen in training:UserWarning")
@@ -199,9 +205,9 @@ def test_what_was_not_seen_in_training_is_said_once_and_counts_as_wrong(
     assert line.startswith(f"warning: {path}:1: '")
     assert "was not seen in training, nor " in line
     assert "can only be answered wrongly; " in line
-    found = json.loads(result.stdout)
-    assert found["metrics"][right] == 0
-    assert found["examples"] == 80
+    report = json.loads(result.stdout)
+    assert report["metrics"][right] == 0
+    assert report["examples"] == 80
 
 
 @pytest.mark.filterwarnings("default:.* sentences? .*overlapping windows:UserWarning")
@@ -228,6 +234,6 @@ def test_a_long_sentence_and_a_long_word_are_parsed_and_judged_whole_with_one_wa
     *_, written = read_rows(str(out))
     assert (written.values["words"], written.values["heads"]) == (words, tree["heads"])
     right = [row.values["heads"] for row in read_rows(str(tmp_path / "long.conllu"))]
-    found = [one["output"]["heads"] for one in json.loads(result.stdout)["predictions"]]
-    same = sum(a == b for one, gold in zip(found, right, strict=True) for a, b in zip(one, gold, strict=True))
+    heads = [one["output"]["heads"] for one in json.loads(result.stdout)["predictions"]]
+    same = sum(a == b for one, gold in zip(heads, right, strict=True) for a, b in zip(one, gold, strict=True))
     assert json.loads(judged.stdout)["metrics"]["uas"] == pytest.approx(same / sum(map(len, right)))

@@ -1,4 +1,4 @@
-"""What tests of labels, pairs, tags and trees on the command line share: short trainings of each."""
+"""Short trainings that tests of labels, pairs, tags and trees on the command line share."""
 
 from __future__ import annotations
 

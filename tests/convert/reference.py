@@ -91,11 +91,11 @@ def gpt2_shapes() -> dict[str, tuple[int, ...]]:
 def drawn(shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> dict[str, NDArray[Any]]:
     """Variables far from what is drawn at first, so that no two can be taken for each other."""
     generator = np.random.default_rng(seed)
-    found = {name: generator.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
-    for name in found:
+    weights = {name: generator.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
+    for name in weights:
         if name.endswith(("gamma", "/g")):
-            found[name] += 1
-    return found | ({"global_step": np.array(7, np.int64)} if "global_step" in found else {})
+            weights[name] += 1
+    return weights | ({"global_step": np.array(7, np.int64)} if "global_step" in weights else {})
 
 
 def bert_states(variables: Variables, ids: NDArray[Any], segments: NDArray[Any], mask: NDArray[Any]) -> list[Array]:
@@ -148,7 +148,7 @@ def gpt2_states(variables: Variables, ids: NDArray[Any]) -> Array:
 
 
 def gpt2_ids(text: str) -> list[int]:
-    """What GPT-2 reads of one word: its bytes, and of neighbours first those together that were merged first."""
+    """Tokens of GPT-2 for a word: its bytes, of which neighbors are merged in the order of the merges."""
     letters = byte_letters()
     pieces = [letters[byte] for byte in text.encode()]
     for first, second in MERGES:

@@ -56,17 +56,17 @@ def pickled(saved: Path, folder: Path, change: Callable[[dict[str, Tensor]], Any
 def changed(folder: Path, **tensors: Tensor | None) -> None:
     """Replace, add or remove tensors of a pickled folder; two underscores stand for a dot."""
     file = folder / "pytorch_model.bin"
-    found = torch.load(file, weights_only=True)
-    found |= {name.replace("__", "."): value for name, value in tensors.items()}
-    torch.save({name: value for name, value in found.items() if value is not None}, file)
+    weights = torch.load(file, weights_only=True)
+    weights |= {name.replace("__", "."): value for name, value in tensors.items()}
+    torch.save({name: value for name, value in weights.items() if value is not None}, file)
 
 
 def states(folder: Path) -> Tensor:
     model: Any = AutoModel.from_pretrained(folder).eval()
     more = {"decoder_input_ids": IDS} if folder.name.startswith("t5") or model.config.is_encoder_decoder else {}
     with torch.no_grad():
-        found: Tensor = model(input_ids=IDS, **more).last_hidden_state
-    return found
+        hidden: Tensor = model(input_ids=IDS, **more).last_hidden_state
+    return hidden
 
 
 def with_head(family: str, folder: Path) -> Path:
@@ -83,10 +83,10 @@ def with_head(family: str, folder: Path) -> Path:
 
 
 def names(items: tuple[Item, ...]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    modules: dict[str, set[str]] = {}
     for item in items:
-        found.setdefault(item.why, set()).add(item.name)
-    return found
+        modules.setdefault(item.why, set()).add(item.name)
+    return modules
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -158,8 +158,8 @@ def test_heads_are_kept_and_known(family: str, tmp_path: Path) -> None:
 def test_names_of_older_versions_are_understood(saved: dict[str, Path], tmp_path: Path) -> None:
     def old(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         names = {one: one.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta") for one in tensors}
-        found = {f"bert.{names[one]}": value for one, value in tensors.items()}
-        return {**found, "bert.embeddings.position_ids": torch.arange(80)[None]}
+        older = {f"bert.{names[one]}": value for one, value in tensors.items()}
+        return {**older, "bert.embeddings.position_ids": torch.arange(80)[None]}
 
     done = convert(pickled(saved["bert"], tmp_path / "source", old), tmp_path / "out")
     assert names(done.not_read).keys() <= {"constant"}

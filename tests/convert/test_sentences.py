@@ -231,8 +231,8 @@ def test_vectors_are_those_of_sentence_transformers(make: Any, mode: str, saved:
         before, after = (theirs.SentenceTransformer(str(one), device="cpu") for one in (source, tmp_path / "out"))
         expected = torch.from_numpy(before.encode_document(TEXTS))
         again = torch.from_numpy(after.encode_document(TEXTS))
-    found = vectors(load_ranker(tmp_path / "out"))
-    for ours in (found, again):
+    embeddings = vectors(load_ranker(tmp_path / "out"))
+    for ours in (embeddings, again):
         difference = (ours - expected).abs().max().item()
         print(f"greatest difference {difference:.1e}", file=sys.stderr)
         assert difference < 1e-5

@@ -78,8 +78,8 @@ def gpt2(tensorflow: Any, tmp_path: Path) -> Path:
     return folder
 
 
-def close(found: torch.Tensor, expected: NDArray[Any]) -> None:
-    difference = np.abs(found.double().numpy() - expected).max()
+def close(computed: torch.Tensor, expected: NDArray[Any]) -> None:
+    difference = np.abs(computed.double().numpy() - expected).max()
     print(f"greatest difference {difference:.1e}, greatest value {np.abs(expected).max():.1f}")
     assert difference < 1e-5
 
@@ -103,11 +103,11 @@ def test_the_states_of_bert_are_those_of_its_formulas(write_bert: Write, tmp_pat
     real = MASK > 0
     model = AutoModel.from_pretrained(tmp_path / "out").eval()
     given = {"input_ids": IDS, "token_type_ids": SEGMENTS, "attention_mask": MASK}
-    found = model(**{name: torch.from_numpy(value) for name, value in given.items()}, output_hidden_states=True)
-    assert len(found.hidden_states) == len(expected) == reference.LAYERS + 1
-    for ours, theirs in zip(found.hidden_states, expected, strict=True):
+    outputs = model(**{name: torch.from_numpy(value) for name, value in given.items()}, output_hidden_states=True)
+    assert len(outputs.hidden_states) == len(expected) == reference.LAYERS + 1
+    for ours, theirs in zip(outputs.hidden_states, expected, strict=True):
         close(ours[torch.from_numpy(real)], theirs[real])
-    close(found.pooler_output, pooled)
+    close(outputs.pooler_output, pooled)
     close(encoded(tmp_path / "out", IDS, MASK, SEGMENTS)[torch.from_numpy(real)], expected[-1][real])
 
 
@@ -124,7 +124,7 @@ def test_the_states_of_gpt2_are_those_of_its_formulas(gpt2: Path, tmp_path: Path
 
 
 def google_name(name: str) -> str:
-    """What Google called a tensor of transformers' BertModel."""
+    """Google's name of a tensor of transformers' BertModel."""
     name = f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
     name = name.replace("_embeddings.weight", "_embeddings").replace(".weight", ".kernel")
     return re.sub(r"layer\.(\d+)", r"layer_\1", name).replace(".", "/")
@@ -204,12 +204,12 @@ def test_gpt2s_tokenizer_merges_as_openai_does(words: list[str], gpt2: Path, tmp
 
 def test_one_json_object_tells_what_was_written(write_bert: Write, tmp_path: Path) -> None:
     folder = write_bert()
-    found = answer("import", folder, tmp_path / "out")
+    report = answer("import", folder, tmp_path / "out")
     shapes = reference.bert_shapes()
     read = {name: shape for name, shape in shapes.items() if name.startswith("bert/") and "/adam_" not in name}
     sizes = {"tensors": len(read), "parameters": sum(map(np.prod, read.values())), "vocabulary": len(reference.WORDS)}
-    not_read = found.pop("not_read")
-    assert found == {"out": str(tmp_path / "out"), "format": "tensorflow-bert", "kind": "bert", **sizes}
+    not_read = report.pop("not_read")
+    assert report == {"out": str(tmp_path / "out"), "format": "tensorflow-bert", "kind": "bert", **sizes}
     assert {one["name"]: tuple(one["shape"]) for one in not_read} == {
         name: shape for name, shape in shapes.items() if name not in read
     }

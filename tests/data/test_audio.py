@@ -44,10 +44,10 @@ def test_a_sound_of_each_format_is_read_as_it_was_written(
 ) -> None:
     right = tone(440, seconds=1, rate=16_000)
     # The content says the format, whatever the name is.
-    found = saved(tmp_path, encoded(right, 16_000, kind, subtype)).read(30, 16_000)
-    assert found.dtype == np.float32
-    assert len(found) == len(right)
-    assert np.abs(found - right).max() < off
+    samples = saved(tmp_path, encoded(right, 16_000, kind, subtype)).read(30, 16_000)
+    assert samples.dtype == np.float32
+    assert len(samples) == len(right)
+    assert np.abs(samples - right).max() < off
 
 
 def test_the_head_of_a_file_says_how_long_it_is(tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_resampled_sines_are_the_sines_at_the_other_rate(rates: tuple[int, int])
     rate, wanted = rates
     below = (0.03 * min(rates), 0.11 * min(rates), 0.4 * min(rates))
     samples = sines(below, np.arange(9000) / rate).astype(np.float32)
-    found = resample(samples, rate, wanted)
-    assert len(found) == -(-9000 * wanted // rate)
-    right = sines(below, np.arange(len(found)) / wanted)
-    inner = slice(len(found) // 10, -len(found) // 10)  # before and after the sound there is silence
-    assert np.abs(found - right)[inner].max() < 1e-3
+    resampled = resample(samples, rate, wanted)
+    assert len(resampled) == -(-9000 * wanted // rate)
+    right = sines(below, np.arange(len(resampled)) / wanted)
+    inner = slice(len(resampled) // 10, -len(resampled) // 10)  # before and after the sound there is silence
+    assert np.abs(resampled - right)[inner].max() < 1e-3
 
 
 @pytest.mark.parametrize("rates", [(96_000, 16_000), (44_100, 16_000), (8000, 16_000)], ids=str)
@@ -85,10 +85,10 @@ def test_a_resampled_sound_is_that_of_scipy(rates: tuple[int, int]) -> None:
     samples = np.fft.irfft(spectrum, 8820).astype(np.float32)
     common = np.gcd(rate, wanted)
     right = resample_poly(samples.astype(float), wanted // common, rate // common, window=("kaiser", 8.0))
-    found = resample(samples, rate, wanted)
+    resampled = resample(samples, rate, wanted)
     inner = slice(100, -100)
-    assert len(found) == len(right)
-    assert np.abs(found - right)[inner].max() < 0.01 * np.abs(right).max()
+    assert len(resampled) == len(right)
+    assert np.abs(resampled - right)[inner].max() < 0.01 * np.abs(right).max()
 
 
 def test_what_the_lower_rate_cannot_hold_is_gone() -> None:
@@ -158,11 +158,11 @@ def test_only_as_much_as_is_wanted_is_decoded_however_long_a_file_is(tmp_path: P
     assert sound.header() == (1000, 3_600_000)
     tracemalloc.start()
     try:
-        found = sound.read(20, 1000)
+        samples = sound.read(20, 1000)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert len(found) == 20_000
+    assert len(samples) == 20_000
     assert most < 5 << 20  # the whole would take 14 MB, and its file is read as well
 
 

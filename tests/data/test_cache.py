@@ -32,7 +32,7 @@ def fields(tokenizer: TextTokenizer, limit: int = 30) -> dict[str, TextColumn]:
 
 
 def folders() -> list[str]:
-    """What lies in the cache, leftovers included."""
+    """Entries of the cache, leftovers included."""
     return sorted(os.listdir(cache_folder())) if cache_folder().exists() else []
 
 

@@ -188,9 +188,9 @@ def test_a_bad_file_of_tagged_words_is_named_with_the_line(tmp_path: Path, name:
 )
 def test_a_bad_file_of_trees_is_named_with_the_line(tmp_path: Path, content: str, said: str) -> None:
     where = write(tmp_path / "a.conllu", content.encode())
-    found = refusal(where)
-    assert found.startswith(f"{where}{said}")
-    assert len(found) < len(where) + 300
+    message = refusal(where)
+    assert message.startswith(f"{where}{said}")
+    assert len(message) < len(where) + 300
 
 
 @pytest.mark.parametrize("name", ["a.conll", "a.conllu"])

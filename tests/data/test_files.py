@@ -122,10 +122,10 @@ def test_a_folder_of_hugging_face_datasets_gives_its_rows(tmp_path: Path) -> Non
     import datasets  # type: ignore[import-untyped]
 
     rows = datasets.Dataset.from_list(ROWS)
-    one, several = tmp_path / "one", tmp_path / "several"
-    rows.save_to_disk(str(one))
+    single, several = tmp_path / "one", tmp_path / "several"
+    rows.save_to_disk(str(single))
     datasets.DatasetDict({"train": rows, "test": rows}).save_to_disk(str(several))
-    assert list(read_rows(str(one))) == [Row(f"{one}:{n}", row) for n, row in enumerate(ROWS, start=1)]
+    assert list(read_rows(str(single))) == [Row(f"{single}:{n}", row) for n, row in enumerate(ROWS, start=1)]
     assert list(read_rows(str(several / "train"))) == [
         Row(f"{several / 'train'}:{n}", row) for n, row in enumerate(ROWS, start=1)
     ]
@@ -203,8 +203,8 @@ def test_a_dialogue_is_a_list_of_turns(tmp_path: Path) -> None:
 
 
 def test_a_fingerprint_follows_the_content_and_not_the_name(tmp_path: Path) -> None:
-    one, same = write(tmp_path / "one.txt", b"a\n"), write(tmp_path / "same.txt", b"a\n")
+    first, same = write(tmp_path / "one.txt", b"a\n"), write(tmp_path / "same.txt", b"a\n")
     other, kind = write(tmp_path / "other.txt", b"b\n"), write(tmp_path / "one.tsv", b"a\n")
-    assert fingerprint(one) == fingerprint(same)
-    assert len({fingerprint(one), fingerprint(other), fingerprint(kind)}) == 3
-    assert fingerprint({"source": one, "target": other}) != fingerprint({"source": other, "target": one})
+    assert fingerprint(first) == fingerprint(same)
+    assert len({fingerprint(first), fingerprint(other), fingerprint(kind)}) == 3
+    assert fingerprint({"source": first, "target": other}) != fingerprint({"source": other, "target": first})

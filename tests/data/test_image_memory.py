@@ -52,10 +52,10 @@ def test_a_large_image_takes_no_more_memory_than_stated(tmp_path: Path) -> None:
         Image.new(mode, (side, side)).save(tmp_path / name, **settings)
     Image.new("RGB", (7000, 7000), "red").save(tmp_path / "49.png", compress_level=1)
     command = [sys.executable, "-c", READ, *(str(tmp_path / name) for name in [*MODES, "49.png"])]
-    *found, largest = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
-    for name, taken in zip(MODES, found, strict=True):
+    *sizes, largest = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    for name, taken in zip(MODES, sizes, strict=True):
         assert taken <= ONCE + MODES[name][2] * SIDE * SIDE, name
-    assert largest <= max(found[-1], ONCE + 8 * 7000 * 7000)
+    assert largest <= max(sizes[-1], ONCE + 8 * 7000 * 7000)
 
 
 def test_the_docs_say_how_much_memory_an_image_takes() -> None:

@@ -26,15 +26,15 @@ STORED = {
     7: TURN.TRANSVERSE,
     8: TURN.ROTATE_270,
 }
-"""How a camera that is held so stores an image, by the number with which EXIF says so."""
+"""Orientations in which a camera stores an image, by their number in EXIF."""
 
 
 def saved(folder: Path, content: bytes, name: str = "a.png") -> ImageFile:
     return ImageFile(Folder(write_files(folder, {name: content})), name)
 
 
-def pixels(one: ImageFile | GivenImage) -> Pixels:
-    image = one.image()
+def pixels(source: ImageFile | GivenImage) -> Pixels:
+    image = source.image()
     assert image.mode == "RGB"
     return np.asarray(image)
 
@@ -50,16 +50,16 @@ def turned(image: Image.Image, orientation: int, kind: str = "png", **settings: 
 @pytest.mark.parametrize(("kind", "settings"), [("png", {}), ("webp", {"lossless": True})])
 def test_colors_are_read_as_they_are(tmp_path: Path, kind: str, settings: dict[str, Any]) -> None:
     right = noise(5, 7, 1, 3)
-    found = saved(tmp_path, encoded(right, kind, **settings))
-    assert (pixels(found) == right).all()
-    assert found.size() == (5, 7)
+    image = saved(tmp_path, encoded(right, kind, **settings))
+    assert (pixels(image) == right).all()
+    assert image.size() == (5, 7)
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "webp"])
 def test_images_that_lose_a_little_are_nearly_as_they_were(tmp_path: Path, kind: str) -> None:
     right = np.kron(noise(2, 3, 2, 3), np.ones((16, 16, 1), np.uint8))
-    found = pixels(saved(tmp_path, encoded(right, kind, quality=95), f"a.{kind}")).astype(int)
-    assert np.abs(found - right)[4:12, 4:12].max() < 12
+    decoded = pixels(saved(tmp_path, encoded(right, kind, quality=95), f"a.{kind}")).astype(int)
+    assert np.abs(decoded - right)[4:12, 4:12].max() < 12
 
 
 def test_the_content_says_the_format_whatever_the_name(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_what_is_transparent_lies_on_white(tmp_path: Path) -> None:
     alpha = np.zeros((1, 3, 4), np.uint8)
     alpha[0, :, 0], alpha[0, :, 3] = 200, (0, 51, 255)
     for kind, settings in (("png", {}), ("webp", {"lossless": True, "exact": True})):
-        found = pixels(saved(tmp_path, encoded(alpha, kind, **settings)))
-        assert found.tolist() == [[[255, 255, 255], [244, 204, 204], [200, 0, 0]]]
+        decoded = pixels(saved(tmp_path, encoded(alpha, kind, **settings)))
+        assert decoded.tolist() == [[[255, 255, 255], [244, 204, 204], [200, 0, 0]]]
     gray = Image.fromarray(alpha[..., [0, 3]])
     assert gray.mode == "LA"
     assert pixels(saved(tmp_path, encoded(gray))).tolist() == [[[255] * 3, [244] * 3, [200] * 3]]
@@ -107,8 +107,8 @@ def test_a_palette_is_looked_up_and_its_transparent_color_is_white(tmp_path: Pat
 def test_inks_become_colors(tmp_path: Path) -> None:
     inks = np.zeros((16, 16, 4), np.uint8)
     inks[..., 1:3] = 255  # magenta and yellow
-    found = pixels(saved(tmp_path, encoded(Image.fromarray(inks, "CMYK"), "jpeg"), "a.jpg"))
-    assert np.abs(found.astype(int) - (255, 0, 0)).max() < 8
+    decoded = pixels(saved(tmp_path, encoded(Image.fromarray(inks, "CMYK"), "jpeg"), "a.jpg"))
+    assert np.abs(decoded.astype(int) - (255, 0, 0)).max() < 8
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -117,33 +117,33 @@ def test_an_image_stands_upright_however_the_camera_was_held(
     tmp_path: Path, orientation: int, kind: str, settings: dict[str, Any]
 ) -> None:
     right = np.kron(noise(2, 3, 2, 3), np.ones((16, 16, 1), np.uint8))
-    found = saved(tmp_path, turned(Image.fromarray(right), orientation, kind, **settings))
-    assert found.size() == (32, 48) == pixels(found).shape[:2]
-    assert np.abs(pixels(found).astype(int) - right)[4:12, 4:12].max() < (12 if kind == "jpeg" else 1)
+    image = saved(tmp_path, turned(Image.fromarray(right), orientation, kind, **settings))
+    assert image.size() == (32, 48) == pixels(image).shape[:2]
+    assert np.abs(pixels(image).astype(int) - right)[4:12, 4:12].max() < (12 if kind == "jpeg" else 1)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_mask_is_turned_as_well(tmp_path: Path, orientation: int) -> None:
     right = noise(4, 6, 3) % 5
-    found = saved(tmp_path, turned(Image.fromarray(right), orientation))
-    assert (found.numbers() == right).all()
-    assert found.size() == (4, 6)
+    image = saved(tmp_path, turned(Image.fromarray(right), orientation))
+    assert (image.numbers() == right).all()
+    assert image.size() == (4, 6)
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 4096])
 def test_an_orientation_that_means_nothing_turns_nothing(tmp_path: Path, orientation: int) -> None:
     right = noise(4, 6, 3, 3)
-    found = saved(tmp_path, turned(Image.fromarray(right), orientation))
-    assert found.size() == (4, 6)
-    assert (pixels(found) == right).all()
+    image = saved(tmp_path, turned(Image.fromarray(right), orientation))
+    assert image.size() == (4, 6)
+    assert (pixels(image) == right).all()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1)])
 def test_one_pixel_and_one_row_are_images(tmp_path: Path, size: tuple[int, int]) -> None:
     right = noise(*size, 5, 3)
-    found = saved(tmp_path, encoded(right))
-    assert (pixels(found) == right).all()
-    assert found.size() == size
+    image = saved(tmp_path, encoded(right))
+    assert (pixels(image) == right).all()
+    assert image.size() == size
     assert saved(tmp_path, encoded(right[..., 0])).numbers().shape == size
 
 
@@ -166,8 +166,8 @@ def test_a_mask_with_several_numbers_for_a_pixel_is_named(tmp_path: Path, channe
 
 @pytest.mark.parametrize("name", bad_files())
 def test_what_is_no_image_is_named(tmp_path: Path, name: str) -> None:
-    found = saved(tmp_path, bad_files()[name], name)
-    for read in (found.image, found.numbers):
+    image = saved(tmp_path, bad_files()[name], name)
+    for read in (image.image, image.numbers):
         with pytest.raises(FileError) as caught:
             read()
         assert str(caught.value).startswith(f"{tmp_path / name}: ")
@@ -178,8 +178,8 @@ def test_an_image_of_too_many_pixels_is_refused_by_its_head_alone(tmp_path: Path
     side = int(MOST_PIXELS**0.5)
     for content in (promising(30_000, 30_000), promising(side, side + 2), promising(2**31 - 1, 2**31 - 1)):
         assert len(content) < 100
-        found = saved(tmp_path, content)
-        for read in (found.image, found.numbers, found.size):
+        image = saved(tmp_path, content)
+        for read in (image.image, image.numbers, image.size):
             with pytest.raises(FileError, match=r"a.png: .*over 50,000,000 pixels"):
                 read()
 
@@ -193,8 +193,8 @@ def test_damage_anywhere_in_a_file_is_one_line(tmp_path: Path, seed: int) -> Non
         content = bytearray(whole[number % len(whole)])
         for place in draw.integers(0, len(content), 3):
             content[place] = draw.integers(256)
-        found = saved(tmp_path, bytes(content[: draw.integers(len(content)) if number % 3 else None]))
-        for read in (found.image, found.numbers, found.size):
+        image = saved(tmp_path, bytes(content[: draw.integers(len(content)) if number % 3 else None]))
+        for read in (image.image, image.numbers, image.size):
             try:
                 read()
             except FileError as error:
@@ -206,9 +206,9 @@ def test_images_at_hand_are_read_like_files(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(encoded(right))
     for given in (str(path), path, Image.fromarray(right), right, as_image(right, "x")):
-        found = as_image(given, "input 1")
-        assert (pixels(found) == right).all()
-        assert found.size() == (4, 6)
+        image = as_image(given, "input 1")
+        assert (pixels(image) == right).all()
+        assert image.size() == (4, 6)
     assert (pixels(GivenImage(right[..., 0])) == right[..., :1]).all()
     assert (pixels(GivenImage(np.dstack([right, np.zeros((4, 6), np.uint8)]))) == 255).all()
 

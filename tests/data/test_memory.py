@@ -112,7 +112,7 @@ DECODED = [
     {"text": "a b", "label": "yes", "tags": ["O", "B-N"], "right": 1},
     {"text": "c", "label": None, "tags": None, "right": 0},
 ]
-"""The same rows by the names of their classes; names that repeat the numbers stay numbers."""
+"""Rows with the names of their classes; names that repeat the numbers stay numbers."""
 
 
 @pytest.mark.parametrize("format", [None, "numpy", "torch"])

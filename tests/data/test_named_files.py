@@ -48,7 +48,7 @@ def masks() -> MaskOutput:
 
 @pytest.fixture(params=["folder", "archive"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The same files in a folder and in an archive."""
+    """Files in a folder, and the same files in an archive."""
     if request.param == "folder":
         return write_files(tmp_path / "images", FILES)
     return write_zip(tmp_path / "images.zip", FILES)
@@ -67,8 +67,8 @@ def test_without_masks_all_images_of_a_folder_are_read(place: Path) -> None:
 
 
 def test_a_single_image_may_lie_in_an_archive(place: Path) -> None:
-    found = as_image(place / "train/images/b.png", "input")
-    assert (np.asarray(found.image())[..., 0] == noise(2, 3, 1)).all()
+    image = as_image(place / "train/images/b.png", "input")
+    assert (np.asarray(image.image())[..., 0] == noise(2, 3, 1)).all()
     with pytest.raises(FileError, match=r"none\.png"):
         as_image(place / "train/images/none.png", "input").image()
 
@@ -83,10 +83,10 @@ def test_a_table_names_images_in_its_own_folder_or_elsewhere(place: Path, tmp_pa
     tables = [tmp_path / f"rows{ending}"] + ([place / "train" / f"rows{ending}"] if place.is_dir() else [])
     for table in tables:
         table.write_bytes(gzip.compress(content) if ending.endswith(".gz") else content)
-        found = read(table, place / "train" if table.parent == tmp_path else None)
-        assert [row.values["said"] for row in found] == ["a b", "a a"]
-        assert [row.values["image"].name for row in found] == ["images/b.png", "images/a.png"]
-        assert (masks().file(found[0]).numbers() == noise(2, 3, 1)).all()
+        images = read(table, place / "train" if table.parent == tmp_path else None)
+        assert [row.values["said"] for row in images] == ["a b", "a a"]
+        assert [row.values["image"].name for row in images] == ["images/b.png", "images/a.png"]
+        assert (masks().file(images[0]).numbers() == noise(2, 3, 1)).all()
 
 
 def test_a_row_that_names_no_image_lacks_it(tmp_path: Path) -> None:
@@ -260,10 +260,10 @@ def test_damage_anywhere_in_an_archive_is_one_line(tmp_path: Path, packing: int)
 def test_images_of_one_archive_share_its_handle(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "p.zip", {f"{number}.png": IMAGE for number in range(60)})
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = [as_image(path / f"{number}.png", "x") for number in range(60)]
+    images = [as_image(path / f"{number}.png", "x") for number in range(60)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 20, limits[1]))
     try:
-        assert {one.size() for one in found} == {(2, 3)}
+        assert {one.size() for one in images} == {(2, 3)}
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
@@ -280,19 +280,19 @@ def test_the_fingerprint_tells_images_apart_and_minds_no_other_files(tmp_path: P
     table = folder / "rows.tsv"
     table.write_text("image\ta\na.png\tx\nnone.png\ty\n../c.png\tz\n")
 
-    def found() -> str:
+    def fingerprint_now() -> str:
         return ImageConfig().content(str(table))
 
-    first = found()
+    first = fingerprint_now()
     (folder / "log.jsonl").write_text("{}")
     os.utime(folder / "b.png", ns=(1, 1))
-    assert found() == first
+    assert fingerprint_now() == first
     os.utime(folder / "a.png", ns=(1, 1))
-    second = found()
+    second = fingerprint_now()
     write_files(folder, {"none.png": IMAGE})
-    third = found()
+    third = fingerprint_now()
     table.write_text(table.read_text().replace("\tx", "\tw"))
-    assert len({first, second, third, found()}) == 4
+    assert len({first, second, third, fingerprint_now()}) == 4
 
 
 def test_the_fingerprint_minds_the_masks_that_a_table_names(tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ EACH_NOISE = [
 def test_noise_keeps_something_of_every_text(noise: Noise, length: int) -> None:
     changed = 0
     for draw in draws(300):
-        found = noise.of(TEXT[:length], MASK, draw)
-        kept = [token for token in found if token != MASK]
+        noisy = noise.of(TEXT[:length], MASK, draw)
+        kept = [token for token in noisy if token != MASK]
         assert kept
         assert set(kept) <= set(TEXT[:length])
         assert len(kept) == len(set(kept))
-        changed += found != TEXT[:length]
+        changed += noisy != TEXT[:length]
     assert changed or length == 1
 
 
@@ -42,10 +42,10 @@ def test_noise_keeps_something_of_every_text(noise: Noise, length: int) -> None:
 def test_noise_masks_about_the_asked_share_in_spans_of_the_asked_length(share: float, span: float) -> None:
     noise, hidden, holes = Noise(mask=share, span=span), 0, 0
     for draw in draws(600):
-        found = noise.of(TEXT, MASK, draw)
-        assert [token for token in found if token != MASK] == [token for token in TEXT if token in found]
-        hidden += len(TEXT) - sum(token != MASK for token in found)
-        holes += found.count(MASK)
+        noisy = noise.of(TEXT, MASK, draw)
+        assert [token for token in noisy if token != MASK] == [token for token in TEXT if token in noisy]
+        hidden += len(TEXT) - sum(token != MASK for token in noisy)
+        holes += noisy.count(MASK)
     assert hidden / (600 * len(TEXT)) == pytest.approx(share, abs=0.02)
     assert hidden / holes == pytest.approx(span, rel=0.08)
 
@@ -59,9 +59,9 @@ def test_noise_leaves_out_about_the_asked_share_and_keeps_the_order() -> None:
 def test_noise_moves_no_token_farther_than_asked() -> None:
     moved = 0
     for draw in draws(200):
-        found = Noise(swap=3).of(TEXT, MASK, draw)
-        assert sorted(found) == TEXT
-        distance = max(abs(TEXT.index(token) - place) for place, token in enumerate(found))
+        noisy = Noise(swap=3).of(TEXT, MASK, draw)
+        assert sorted(noisy) == TEXT
+        distance = max(abs(TEXT.index(token) - place) for place, token in enumerate(noisy))
         assert distance <= 3
         moved = max(moved, distance)
     assert moved == 3

@@ -29,7 +29,7 @@ def read(path: Path, *rows: dict[str, Any], **settings: Any) -> list[dict[str, A
 
 
 def columns(tokenizer: TextTokenizer, reader: RankingReader | None = None) -> dict[str, Field]:
-    """What a cache keeps of ranking rows."""
+    """Fields of ranking rows that a cache keeps."""
     contexts, candidates = (text_input(side(tokenizer, 9, keep), tokenizer.frame) for keep in ("tail", "head"))
     return ranking_columns(contexts, candidates, reader or RankingReader())
 
@@ -42,10 +42,10 @@ def text_input(column: TextColumn, frame: Frame) -> TextInput:
 
 
 def test_a_pair_is_turns_and_a_response_without_negatives(tmp_path: Path) -> None:
-    found = read(
+    examples = read(
         tmp_path, {"context": "hi", "response": "hello"}, {"context": ["hi", "and"], "response": "yes", "x": 1}
     )
-    assert found == [
+    assert examples == [
         {"context": ["hi"], "response": "hello", "negatives": []},
         {"context": ["hi", "and"], "response": "yes", "negatives": []},
     ]
@@ -143,8 +143,8 @@ def test_a_column_that_is_asked_for_is_read() -> None:
 
 def test_the_scores_of_a_row_of_candidates_stay_with_their_candidates(tmp_path: Path) -> None:
     row = {"context": ["hi"], "candidates": ["a", "b", "c"], "label": 1, "scores": [0.1, 0.7, 0.2]}
-    (found,) = read(tmp_path, row)
-    by_text = dict(zip([found["response"], *found["negatives"]], found["scores"], strict=True))
+    (prediction,) = read(tmp_path, row)
+    by_text = dict(zip([prediction["response"], *prediction["negatives"]], prediction["scores"], strict=True))
     assert by_text == {"a": 0.1, "b": 0.7, "c": 0.2}
 
 
@@ -155,9 +155,9 @@ def test_a_preface_stands_before_the_turns_and_may_be_missing(tmp_path: Path) ->
         {"q": "hi", "a": "x", "persona": []},
         {"q": "hi", "a": "x"},
     ]
-    found = read(tmp_path, *rows, context="q", response="a", preface="persona")
+    examples = read(tmp_path, *rows, context="q", response="a", preface="persona")
     contexts = [["I fish.", "I row.", "hi"], ["I fish.", "hi", "so"], ["hi"], ["hi"]]
-    assert [row["context"] for row in found] == contexts
+    assert [row["context"] for row in examples] == contexts
 
 
 def test_what_is_null_is_not_there(tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
 ) -> None:
     between = [tokenizer.separator] if separator is None else tokenizer.encode([separator])[0]
     before = tokenizer.encode([prefix.strip()])[0] if prefix else []
-    one, two, three = tokenizer.encode(TURNS)
-    whole = [*one, *between, *two, *between, *three]
+    first, two, three = tokenizer.encode(TURNS)
+    whole = [*first, *between, *two, *between, *three]
     settings: dict[str, Any] = {"prompt": prefix, "separator": separator}
     for room in (1, 3, len(whole) - 1, len(whole), len(whole) + 5):
         limit = room + len(before) + len(tokenizer.frame)
@@ -268,21 +268,21 @@ def test_a_context_keeps_its_newest_tokens_and_a_candidate_its_first(
 def test_a_prefix_and_the_text_behind_it_are_cut_into_tokens_as_one(
     keep: str, prefix: str, tokenizer: TextTokenizer
 ) -> None:
-    found = side(tokenizer, 20, keep, prompt=prefix).encode_texts(["two", ["two", "nine"], ""]).ids
+    ids = side(tokenizer, 20, keep, prompt=prefix).encode_texts(["two", ["two", "nine"], ""]).ids
     joined, nine, alone = tokenizer.encode([f"{prefix}two", "nine", prefix])
-    assert found == [joined, [*joined, tokenizer.separator, *nine], alone]
+    assert ids == [joined, [*joined, tokenizer.separator, *nine], alone]
 
 
 def test_a_single_text_keeps_its_beginning_and_turns_their_newest_where_both_are_asked_for(
     tokenizer: TextTokenizer,
 ) -> None:
     text = " ".join(TURNS)
-    found = side(tokenizer, 6, "turns", prompt="two ").encode_texts([text, [text, "nine"]])
+    encoded = side(tokenizer, 6, "turns", prompt="two ").encode_texts([text, [text, "nine"]])
     room = 6 - len(tokenizer.frame)
     whole, prefix, nine = tokenizer.encode([f"two {text}", "two", "nine"])
     turns = [*whole, tokenizer.separator, *nine]
-    assert found.cut == 2
-    assert found.ids == [whole[:room], prefix + turns[len(turns) - room + len(prefix) :]]
+    assert encoded.cut == 2
+    assert encoded.ids == [whole[:room], prefix + turns[len(turns) - room + len(prefix) :]]
 
 
 def test_an_empty_text_is_the_start_where_a_tokenizer_puts_nothing_around_it(tokenizer: TextTokenizer) -> None:
@@ -304,9 +304,9 @@ def test_a_limit_without_room_for_the_text_itself_is_refused(tokenizer: TextToke
 
 @pytest.mark.parametrize("empty", ["", [], [""]])
 def test_an_empty_text_is_the_frame_alone_and_moves_no_other(tokenizer: TextTokenizer, empty: Any) -> None:
-    found = side(tokenizer, 20, "tail").encode_texts(["one", empty, ["two", "nine"]]).ids
-    one, two, nine = tokenizer.encode(["one", "two", "nine"])
-    assert found == [one, [], [*two, tokenizer.separator, *nine]]
+    ids = side(tokenizer, 20, "tail").encode_texts(["one", empty, ["two", "nine"]]).ids
+    first, two, nine = tokenizer.encode(["one", "two", "nine"])
+    assert ids == [first, [], [*two, tokenizer.separator, *nine]]
 
 
 def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
@@ -314,8 +314,8 @@ def test_negatives_come_back_one_by_one(tokenizer: TextTokenizer) -> None:
     field = ValuesInRow(text_input(column, tokenizer.frame), INPUT, column, "negatives")
     rows = [Row(str(number), {"negatives": texts}) for number, texts in enumerate([["one", ""], [], ["1 2 3 4 5 6"]])]
     encoded = field.encode(rows)
-    one, long = tokenizer.encode(["one"])[0], tokenizer.encode(["1 2 3 4 5 6"])[0][: 4 - len(tokenizer.frame)]
-    assert encoded.ids == [[len(one), *one, 0], [], [len(long), *long]]
+    short, long = tokenizer.encode(["one"])[0], tokenizer.encode(["1 2 3 4 5 6"])[0][: 4 - len(tokenizer.frame)]
+    assert encoded.ids == [[len(short), *short, 0], [], [len(long), *long]]
     assert encoded.cut == 1
 
 

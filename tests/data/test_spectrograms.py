@@ -44,10 +44,10 @@ def mel_by_hand(samples: Any, rate: int, points: int, width: int, step: int, ban
 @pytest.mark.parametrize("samples", [2, 37, 600, 611])
 def test_a_spectrogram_is_that_of_the_formula(samples: int) -> None:
     sound = (tone(300, 1500, 0.2) + 0.1 * tone(700, None, 0.2))[100 : 100 + samples]
-    found = SETTINGS.spectrogram(sound).numpy()
+    spectrogram = SETTINGS.spectrogram(sound).numpy()
     right = mel_by_hand(sound, RATE, 128, 128, 40, 12)
-    assert found.shape == right.shape == (SETTINGS.frames(samples), 12)
-    assert np.abs(found - right).max() < 1e-3
+    assert spectrogram.shape == right.shape == (SETTINGS.frames(samples), 12)
+    assert np.abs(spectrogram - right).max() < 1e-3
 
 
 def test_a_window_that_is_no_power_of_two_stands_in_the_middle_of_its_transform() -> None:

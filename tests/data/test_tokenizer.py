@@ -50,10 +50,10 @@ def test_decomposed_hangul_has_the_ids_of_composed_hangul(kind: str) -> None:
 def test_special_tokens_in_the_users_text_are_text_like_any_other(tmp_path: Path, kind: str, text: str) -> None:
     tokenizer = trained(kind)
     tokenizer.save(tmp_path / "tokenizer.json")
-    for one in (tokenizer, TextTokenizer.load(tmp_path / "tokenizer.json")):
-        (ids,) = one.encode([text])
-        assert not {one.pad, one.start, one.end, one.separator, one.unknown} & set(ids)
-        assert one.decode(ids) == text
+    for same in (tokenizer, TextTokenizer.load(tmp_path / "tokenizer.json")):
+        (ids,) = same.encode([text])
+        assert not {same.pad, same.start, same.end, same.separator, same.unknown} & set(ids)
+        assert same.decode(ids) == text
 
 
 def test_special_tokens_are_left_out_of_what_is_shown() -> None:

@@ -27,12 +27,12 @@ def classes(pixels: Pixels) -> Pixels:
     """The class that each pixel's color says, `UNCOUNTED` for gray."""
     known = np.vstack([HUES, GRAY]).astype(int)
     nearest = np.abs(pixels[:, :, None].astype(int) - known).sum(-1).argmin(-1)
-    found: Pixels = np.append(np.arange(CLASSES), UNCOUNTED)[nearest].astype(np.uint8)
-    return found
+    nearest_class: Pixels = np.append(np.arange(CLASSES), UNCOUNTED)[nearest].astype(np.uint8)
+    return nearest_class
 
 
 def away_from_edges(mask: Pixels, width: int = 2) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Where all pixels within `width` are there and of one class."""
+    """Pixels around which all pixels within `width` exist and have one class."""
     padded = np.pad(mask, width, constant_values=UNCOUNTED - 1)
     height, side = mask.shape
     steps = range(2 * width + 1)
@@ -84,19 +84,19 @@ def test_colors_change_the_image_but_not_the_mask() -> None:
 )
 def test_brightness_contrast_and_color_are_multiplied(colors: tuple[float, ...], right: list[int] | None) -> None:
     pixels = np.full((2, 2, 3), [100, 200, 50], np.uint8)
-    found = View((0, 0, 2, 2), (2, 2), colors=colors).of(pixels)
-    assert np.abs(found.astype(int) - (right or [153, 153, 153])).max() <= 1
+    changed = View((0, 0, 2, 2), (2, 2), colors=colors).of(pixels)
+    assert np.abs(changed.astype(int) - (right or [153, 153, 153])).max() <= 1
 
 
 def test_what_lies_outside_is_grey_and_does_not_count() -> None:
     pixels, mask = blocks(2, 2)
-    found = View((-10, -6, 14, 18), (24, 24))
+    view = View((-10, -6, 14, 18), (24, 24))
     outside = np.ones((24, 24), bool)
     outside[6:, 10:] = False
-    assert (found.of(pixels)[outside] == GRAY).all()
-    assert ((found.of_mask(mask) == UNCOUNTED) == outside).all()
-    assert (found.of(pixels)[6:, 10:] == pixels[:18, :14]).all()
-    assert (found.of_mask(mask)[6:, 10:] == mask[:18, :14]).all()
+    assert (view.of(pixels)[outside] == GRAY).all()
+    assert ((view.of_mask(mask) == UNCOUNTED) == outside).all()
+    assert (view.of(pixels)[6:, 10:] == pixels[:18, :14]).all()
+    assert (view.of_mask(mask)[6:, 10:] == mask[:18, :14]).all()
 
 
 def test_a_smaller_image_is_shown_whole() -> None:
@@ -149,10 +149,10 @@ def test_stretching_shows_the_whole_image_and_cropping_its_middle() -> None:
     pixels, mask = blocks(4, 8)
     for settings, middle in ((ImageSettings((48, 48)), False), (ImageSettings((48, 48), "crop"), True)):
         right = mask[:, 24:72] if middle else mask[:, ::2]
-        found = settings.see_mask(mask)
-        assert (found == right).all()
-        inner = away_from_edges(found)
-        assert (classes(settings.see(Image.fromarray(pixels))) == found)[inner].all()
+        seen = settings.see_mask(mask)
+        assert (seen == right).all()
+        inner = away_from_edges(seen)
+        assert (classes(settings.see(Image.fromarray(pixels))) == seen)[inner].all()
 
 
 @pytest.mark.parametrize("fit", ["stretch", "crop"])
@@ -174,10 +174,10 @@ def test_what_is_read_of_a_image_lies_within_it_and_has_the_right_shape(fit: str
 def test_images_become_normalized_numbers() -> None:
     pixels = np.stack([noise(2, 3, 1, 3), noise(2, 3, 2, 3)])
     settings = ImageSettings(mean=(0.1, 0.2, 0.3), deviation=(0.5, 0.25, 2.0))
-    found = settings.tensor(list(pixels)).numpy()
-    assert found.shape == (2, 3, 2, 3)
+    numbers = settings.tensor(list(pixels)).numpy()
+    assert numbers.shape == (2, 3, 2, 3)
     right = (pixels / 255 - [0.1, 0.2, 0.3]) / [0.5, 0.25, 2.0]
-    assert found == pytest.approx(right.transpose(0, 3, 1, 2), abs=1e-5)
+    assert numbers == pytest.approx(right.transpose(0, 3, 1, 2), abs=1e-5)
 
 
 @pytest.mark.parametrize(

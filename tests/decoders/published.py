@@ -65,7 +65,7 @@ def codes_of(head: poly.PolyEncoder, config: poly.Config, tokens: list[Vector], 
 
 
 def finder(head: poly.PolyEncoder, config: poly.Config, codes: list[Vector]) -> Callable[[Vector], Vector]:
-    """What a candidate finds in the codes of a context; its score is the dot product with it."""
+    """Vector that a candidate attends to in the codes of a context; its score is the dot product with it."""
     if config.attention != "multihead":
         root = math.sqrt(WIDTH) if config.attention == "scaled" else 1.0
         return lambda candidate: mean(codes, shares([float(candidate @ code) / root for code in codes]))
@@ -78,9 +78,9 @@ def finder(head: poly.PolyEncoder, config: poly.Config, codes: list[Vector]) -> 
     def find(candidate: Vector) -> Vector:
         asked, parts = plain(query.weight) @ candidate + plain(query.bias), []
         for start in range(0, WIDTH, size):
-            own = slice(start, start + size)
-            weights = shares([float(asked[own] @ one[own]) / math.sqrt(size) for one in keys])
-            parts.append(mean([one[own] for one in values], weights))
+            chunk = slice(start, start + size)
+            weights = shares([float(asked[chunk] @ one[chunk]) / math.sqrt(size) for one in keys])
+            parts.append(mean([one[chunk] for one in values], weights))
         return plain(output.weight) @ np.concatenate(parts) + plain(output.bias)
 
     return find

@@ -125,8 +125,8 @@ def test_greedy_beam_streaming_and_attention_maps_agree(tokenizer: TextTokenizer
         assert "".join(model.stream(source, options)) == prediction.output
         (looked,) = model.explain(source, written=prediction.tokens).attention
         assert looked.weights.sum(-1) == pytest.approx(1.0, abs=1e-5)
-    for one, wide in zip(greedy, model.predict(SOURCES, GenerateOptions(beam=4, max_length=6)), strict=True):
-        assert wide.normalized_scores[0] >= one.normalized_scores[0] - 1e-5
+    for narrow, wide in zip(greedy, model.predict(SOURCES, GenerateOptions(beam=4, max_length=6)), strict=True):
+        assert wide.normalized_scores[0] >= narrow.normalized_scores[0] - 1e-5
 
 
 def test_the_default_has_the_weights_it_had() -> None:

@@ -129,8 +129,8 @@ def test_candidates_prepared_once_are_ranked_by_the_same_scores(tokenizer: TextT
     assert ready.vectors is not None
     for pair in PAIRS:
         scores = ranker.score_pairs([(pair["context"], text) for text in responses]).tolist()
-        found = ranker.rank(pair["context"], ready, k=5)
-        assert [hit.score for hit in found] == pytest.approx(sorted(scores, reverse=True), abs=1e-5)
+        hits = ranker.rank(pair["context"], ready, k=5)
+        assert [hit.score for hit in hits] == pytest.approx(sorted(scores, reverse=True), abs=1e-5)
 
 
 def test_towers_of_two_sides_do_not_become_one(tokenizer: TextTokenizer, tmp_path: Path) -> None:
@@ -169,12 +169,12 @@ def test_it_learns_from_the_scores_that_it_shows(tokenizer: TextTokenizer, kind:
     loss = GradientCaching(40, memory).backward(ranker, batch, 1 / len(PAIRS))
     assert loss.count == len(PAIRS)
     torch.testing.assert_close(loss.sum, expected, atol=1e-4, rtol=1e-5)
-    found = gradients(ranker)
+    computed = gradients(ranker)
     (ranker.losses(batch)["main"].sum / len(PAIRS)).backward()  # type: ignore[no-untyped-call]
     right = gradients(ranker)
-    assert found.keys() == right.keys() > {"decoders.main.output.weight", "decoders.main.compare.vector.log_scale"}
+    assert computed.keys() == right.keys() > {"decoders.main.output.weight", "decoders.main.compare.vector.log_scale"}
     for name, value in right.items():
-        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(computed[name], value, atol=1e-5, rtol=1e-4)
 
 
 def test_the_vector_of_both_texts_follows_its_definition(tokenizer: TextTokenizer) -> None:

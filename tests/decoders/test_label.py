@@ -62,7 +62,7 @@ def head(output: str, **settings: Any) -> LabelDecoder:
 
 
 def outputs(decoder: LabelDecoder, hidden: Hidden) -> torch.Tensor:
-    """What the head says of the mean of the states, row by row, by hand."""
+    """Output of the head for the mean of the states, row by row, by hand."""
     states = hidden.need("states")
     means = torch.stack([states[row, : int(hidden.mask[row].sum())].mean(0) for row in range(len(states))])
     weight, bias = decoder.get_parameter("head.output.weight"), decoder.get_parameter("head.output.bias")
@@ -80,28 +80,28 @@ def test_the_loss_of_one_label_is_cross_entropy(hidden: int | None, smoothing: f
     target = Target(right[:, None], torch.ones(4, 1, dtype=torch.bool))
     scores = outputs(part, given).log_softmax(-1)
     plain = -scores[torch.arange(4), right].sum()
-    found = part.train().loss(given, target)
+    loss = part.train().loss(given, target)
     expected = (1 - smoothing) * plain - smoothing * scores.mean(1).sum()
-    torch.testing.assert_close(found.sum, expected)
-    assert found.count == 4
+    torch.testing.assert_close(loss.sum, expected)
+    assert loss.count == 4
     torch.testing.assert_close(part.eval().loss(given, target).sum, plain)  # judged by the right label alone
 
 
 def test_the_loss_of_many_labels_is_that_of_each_yes_and_no() -> None:
     given, right = some_hidden(), torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
     part = head("labels", dropout=0.0)
-    found = part.loss(given, Target(right, torch.ones_like(right).bool()))
+    loss = part.loss(given, Target(right, torch.ones_like(right).bool()))
     likely = outputs(part, given).sigmoid()
-    torch.testing.assert_close(found.sum, -(right * likely.log() + (1 - right) * (1 - likely).log()).sum())
-    assert found.count == 4
+    torch.testing.assert_close(loss.sum, -(right * likely.log() + (1 - right) * (1 - likely).log()).sum())
+    assert loss.count == 4
 
 
 def test_the_loss_of_a_number_is_the_square_of_how_many_deviations_it_is_off() -> None:
     given, right = some_hidden(), torch.tensor([[1.0], [-3.0], [10.0], [2.0]])
     part = head("number", dropout=0.0)
-    found = part.loss(given, Target(right, torch.ones_like(right).bool()))
-    torch.testing.assert_close(found.sum, ((outputs(part, given) - (right - 2.0) / 4.0) ** 2).sum())
-    assert found.count == 4
+    loss = part.loss(given, Target(right, torch.ones_like(right).bool()))
+    torch.testing.assert_close(loss.sum, ((outputs(part, given) - (right - 2.0) / 4.0) ** 2).sum())
+    assert loss.count == 4
 
 
 def test_a_label_never_seen_adds_nothing() -> None:
@@ -124,13 +124,13 @@ def test_answers_are_shares_or_the_number_itself(output: str) -> None:
     given, part = some_hidden(), head(output).eval()
     scores = outputs(part, given)
     expected = {"label": scores.softmax(-1), "labels": scores.sigmoid(), "number": scores * 4.0 + 2.0}[output]
-    found = torch.stack([torch.from_numpy(one.values) for one in part.predict(given, None)])
-    torch.testing.assert_close(found, expected)
+    predictions = torch.stack([torch.from_numpy(one.values) for one in part.predict(given, None)])
+    torch.testing.assert_close(predictions, expected)
 
 
 def test_what_a_labeller_says_is_in_the_words_of_the_data(tokenizer: TextTokenizer) -> None:
-    (one,) = labeller(tokenizer, "label").predict([TEXTS[0]])
-    ranked = [(one.output, one.score), *one.alternatives]
+    (prediction,) = labeller(tokenizer, "label").predict([TEXTS[0]])
+    ranked = [(prediction.output, prediction.score), *prediction.alternatives]
     assert {name for name, _ in ranked} == {"bad", "good", "odd"}
     assert [score for _, score in ranked] == sorted((score for _, score in ranked), reverse=True)
     assert math.fsum(score for _, score in ranked) == pytest.approx(1.0, abs=1e-6)
@@ -151,10 +151,10 @@ def test_what_a_labeller_says_is_in_the_words_of_the_data(tokenizer: TextTokeniz
 def test_padding_changes_no_label(tokenizer: TextTokenizer, output: str, pooling: str) -> None:
     model = labeller(tokenizer, output, pooling=pooling)
     together = model.predict(TEXTS)
-    for text, one in zip(TEXTS, together, strict=True):
+    for text, prediction in zip(TEXTS, together, strict=True):
         (alone,) = model.predict([text])
-        assert alone.output == (pytest.approx(one.output, abs=1e-4) if output == "number" else one.output)
-        assert alone.score == pytest.approx(one.score, abs=1e-4)
+        assert alone.output == (pytest.approx(prediction.output, abs=1e-4) if output == "number" else prediction.output)
+        assert alone.score == pytest.approx(prediction.score, abs=1e-4)
     assert len({round(one.score, 4) for one in together}) == 4
 
 
@@ -201,8 +201,8 @@ def test_texts_that_are_read_apart_do_not_see_each_other(tokenizer: TextTokenize
     model = small_reader(tokenizer, *parts, {"kind": "number", **OUTPUTS["number"]}, APART).eval()
     pairs = [{"text": one, "other": other, "label": 1.0} for one, other in zip(TEXTS, TEXTS[::-1], strict=True)]
     batch = model.batch(pairs)
-    found = means_of_both(model.encode_batch(batch))
-    for side, texts in zip(found, (TEXTS, TEXTS[::-1]), strict=True):
+    means = means_of_both(model.encode_batch(batch))
+    for side, texts in zip(means, (TEXTS, TEXTS[::-1]), strict=True):
         for mean, text in zip(side, texts, strict=True):
             torch.testing.assert_close(mean, states_alone(model, text).mean(0))
     read = batch.read(TokenPair)
@@ -219,9 +219,9 @@ def test_a_cosine_alone_starts_as_the_backbone_orders_its_pairs(tokenizer: TextT
     model = Model(ModelConfig(input_of(**APART, max_tokens=30), reads, tasks), {"input": tokenizer}).eval()
     pairs = list(itertools.product(TEXTS, TEXTS))
     means = F.normalize(torch.stack([states_alone(model, text).mean(0) for text in TEXTS]), dim=-1)
-    found = torch.tensor([float(one.output) for one in model.predict(pairs)])
+    predictions = torch.tensor([float(one.output) for one in model.predict(pairs)])
     expected = (means @ means.T).flatten() * math.sqrt(12) - math.sqrt(3)
-    torch.testing.assert_close(found, expected * DEVIATION + MEAN, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(predictions, expected * DEVIATION + MEAN, atol=1e-4, rtol=1e-4)
     batch = model.train().batch([{"text": one, "other": other, "label": 1.0} for one, other in pairs])
     model.loss(batch).backward()  # type: ignore[no-untyped-call]
     assert not [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]

@@ -51,8 +51,8 @@ def some_hidden(lengths: Sequence[int], seed: int = 0, finish: Callable[[Tensor]
 
 def alone(hidden: Hidden, row: int) -> Hidden:
     """One row without its padding."""
-    one, length = hidden.select(torch.tensor([row])), int(hidden.mask[row].sum())
-    return Hidden(one.mask[:, :length], one.need("states")[:, :length], one.summary, hidden.finish)
+    single, length = hidden.select(torch.tensor([row])), int(hidden.mask[row].sum())
+    return Hidden(single.mask[:, :length], single.need("states")[:, :length], single.summary, hidden.finish)
 
 
 def wider(hidden: Hidden) -> Hidden:
@@ -62,8 +62,8 @@ def wider(hidden: Hidden) -> Hidden:
     return Hidden(mask, torch.cat([hidden.need("states"), more], 1), hidden.summary, hidden.finish)
 
 
-def close(found: Tensor, expected: Any) -> None:
-    torch.testing.assert_close(found.double(), torch.as_tensor(np.array(expected)), atol=1e-5, rtol=1e-5)
+def close(computed: Tensor, expected: Any) -> None:
+    torch.testing.assert_close(computed.double(), torch.as_tensor(np.array(expected)), atol=1e-5, rtol=1e-5)
 
 
 # --- the poly-encoder ---
@@ -113,20 +113,20 @@ def test_what_a_candidate_finds_in_a_context_is_as_published(attention: Any, kin
 @pytest.mark.parametrize("masked", [False, True])
 def test_several_heads_are_those_of_torch(masked: bool) -> None:
     head: poly.PolyEncoder = built(poly.Config(codes=6, attention="multihead", heads=HEADS, normalize="none"))
-    own = head.heads
-    assert own is not None
+    ours = head.heads
+    assert ours is not None
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([own.query.weight, own.key.weight, own.value.weight]))
+        theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
         # The same for all codes, a bias of the keys changes no share.
-        theirs.in_proj_bias.copy_(torch.cat([own.query.bias, torch.randn(WIDTH), own.value.bias]))
-        theirs.out_proj.load_state_dict(own.output.state_dict())
+        theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, torch.randn(WIDTH), ours.value.bias]))
+        theirs.out_proj.load_state_dict(ours.output.state_dict())
     vectors, candidates = torch.randn(3, 6, WIDTH), torch.randn(10, WIDTH)
     mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None] if masked else None
     asked = candidates.expand(3, -1, -1)
-    found, _ = theirs(asked, vectors, vectors, key_padding_mask=None if mask is None else ~mask)
-    close(head.score(Vectors(vectors, mask), Vectors(candidates[:, None])), plain((found * asked).sum(-1)))
-    close(head.towards(Vectors(vectors, mask), candidates[:3]), plain(found[torch.arange(3), torch.arange(3)]))
+    attended, _ = theirs(asked, vectors, vectors, key_padding_mask=None if mask is None else ~mask)
+    close(head.score(Vectors(vectors, mask), Vectors(candidates[:, None])), plain((attended * asked).sum(-1)))
+    close(head.towards(Vectors(vectors, mask), candidates[:3]), plain(attended[torch.arange(3), torch.arange(3)]))
 
 
 @pytest.mark.parametrize("attention", ["plain", "scaled"])
@@ -198,12 +198,12 @@ def test_every_pooling_is_what_a_loop_gives(pooling: Any, causal: bool, finish: 
 
     two: bi.BiEncoder = built(bi.Config(pooling=pooling, normalize="none"), causal)
     joined: cross.CrossEncoder = built(cross.Config(pooling=pooling), causal)
-    for one in (hidden, wider(hidden)):
-        close(two.context(one).vectors[:, 0], expected(two.pool.query))
-        close(two.candidate(one).single, expected(two.vector.pool.query))
+    for states in (hidden, wider(hidden)):
+        close(two.context(states).vectors[:, 0], expected(two.pool.query))
+        close(two.candidate(states).single, expected(two.vector.pool.query))
         weight = plain(joined.output.weight)[0]
         assert joined.pool is not None
-        close(joined.joint(one), [float(weight @ vector) for vector in expected(joined.pool.query)])
+        close(joined.joint(states), [float(weight @ vector) for vector in expected(joined.pool.query)])
 
 
 @pytest.mark.parametrize("part", [bi, poly])

@@ -74,9 +74,9 @@ def test_the_loss_is_the_cross_entropy_of_the_words_that_count(hidden: int | Non
             state = F.gelu(linear.weight @ state + linear.bias)
         scores = built.head.output.weight @ state + built.head.output.bias
         expected = expected - scores.log_softmax(0)[tags[row, word]]
-    found = built.loss(given, Target(tags, counts))
-    torch.testing.assert_close(found.sum, expected)
-    assert found.count == built.count(Target(tags, counts)) == 3
+    loss = built.loss(given, Target(tags, counts))
+    torch.testing.assert_close(loss.sum, expected)
+    assert loss.count == built.count(Target(tags, counts)) == 3
 
 
 @pytest.mark.parametrize("names", [PLAIN, NAMED], ids=["plain", "named"])
@@ -86,14 +86,14 @@ def test_tags_over_a_batch_are_those_of_each_sentence_alone(
 ) -> None:
     model = tagger(tokenizer, names, reads)
     together = model.predict(SENTENCES)
-    for words, one in zip(SENTENCES, together, strict=True):
-        assert isinstance(one.output, Tagged)
-        assert one.output.words == tuple(words)
-        assert len(one.output.tags) == len(words)
+    for words, prediction in zip(SENTENCES, together, strict=True):
+        assert isinstance(prediction.output, Tagged)
+        assert prediction.output.words == tuple(words)
+        assert len(prediction.output.tags) == len(words)
         (alone,) = model.predict([words])
-        assert alone.output == one.output
-        assert alone.score == pytest.approx(one.score, abs=1e-4)
-        assert model.predict(" ".join(words))[0].output == one.output
+        assert alone.output == prediction.output
+        assert alone.score == pytest.approx(prediction.score, abs=1e-4)
+        assert model.predict(" ".join(words))[0].output == prediction.output
     assert len({tag for one in together for tag in one.output.tags}) > 1
 
 
@@ -122,18 +122,18 @@ def test_the_score_of_plain_tags_is_the_sum_of_their_log_probabilities(tokenizer
     assert isinstance(part, TagsDecoder)
     states, _ = model.encode_batch(model.batch(rows(), targets=False)).of_words()
     likely = part.head(states).log_softmax(-1)
-    for row, one in enumerate(model.predict(SENTENCES)):
+    for row, prediction in enumerate(model.predict(SENTENCES)):
         best = likely[row, : len(SENTENCES[row])].max(-1)
-        assert one.output.tags == tuple(PLAIN[number] for number in best.indices)
-        assert one.score == pytest.approx(float(best.values.sum()), abs=1e-4)
+        assert prediction.output.tags == tuple(PLAIN[number] for number in best.indices)
+        assert prediction.score == pytest.approx(float(best.values.sum()), abs=1e-4)
 
 
 def test_names_are_always_whole(tokenizer: TextTokenizer) -> None:
     model = tagger(tokenizer, NAMED)
     with torch.no_grad():
         model.decoder().get_parameter("head.output.bias")[[1, 3]] += 5.0  # it would like to say I- everywhere
-    for one in model.predict(SENTENCES):
-        for before, tag in zip(("O", *one.output.tags), one.output.tags, strict=False):
+    for prediction in model.predict(SENTENCES):
+        for before, tag in zip(("O", *prediction.output.tags), prediction.output.tags, strict=False):
             assert not tag.startswith("I-") or before[1:] == tag[1:]
     assert any("I-" in tag for one in model.predict(SENTENCES) for tag in one.output.tags)
 

@@ -42,12 +42,12 @@ def test_the_loss_is_the_cross_entropy_of_what_is_to_be_guessed(tokenizer: TextT
         between = F.gelu(part.between[0](states[row, place]))
         scores = part.output.weight @ part.between[2](between) + part.output.bias
         expected, count = expected - scores.log_softmax(0)[target.tokens[row, place]], count + 1
-    found = model.losses(batch)["main"]
-    torch.testing.assert_close(found.sum, expected, atol=1e-4, rtol=1e-5)
-    assert found.count == count == model.counts(batch)["main"] >= len(TEXTS)
+    loss = model.losses(batch)["main"]
+    torch.testing.assert_close(loss.sum, expected, atol=1e-4, rtol=1e-5)
+    assert loss.count == count == model.counts(batch)["main"] >= len(TEXTS)
     others = target.tokens.masked_fill(~target.mask, 5)
     assert torch.equal(
-        model.losses(replace(batch, targets={"main": Target(others, target.mask)}))["main"].sum, found.sum
+        model.losses(replace(batch, targets={"main": Target(others, target.mask)}))["main"].sum, loss.sum
     )
 
 
@@ -96,7 +96,7 @@ def test_what_is_judged_is_hidden_in_the_same_places_every_time(tokenizer: TextT
 
 
 def test_a_pretrained_model_answers_nothing(tokenizer: TextTokenizer) -> None:
-    with pytest.raises(TwofoldError, match="this model was pre-trained and answers nothing; name its folder as"):
+    with pytest.raises(TwofoldError, match="a language model for pre-training has no answers; name its folder as"):
         guesser(tokenizer).predict(["seven"])
 
 
@@ -120,12 +120,12 @@ def test_masks_are_guessed_and_next_utterances_told_in_one_batch(tokenizer: Text
     for row, pair in enumerate(PAIRS):
         guess = batch.targets["guess"]
         second = guess.tokens[row][segments[row].bool()].tolist()
-        own = tokenizer.encode([pair["other"]])[0]
-        assert batch.targets["tell"].tokens[row].tolist() == [int(second != own)]
+        other_ids = tokenizer.encode([pair["other"]])[0]
+        assert batch.targets["tell"].tokens[row].tolist() == [int(second != other_ids)]
         assert guess.mask[row].any()
     assert {name: loss.count > 0 for name, loss in model.losses(batch).items()} == {"guess": True, "tell": True}
-    (found,) = model.predict([("seven", "two")], decoder="tell")
-    assert found.output in ("yes", "no")
+    (prediction,) = model.predict([("seven", "two")], decoder="tell")
+    assert prediction.output in ("yes", "no")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_masks_are_guessed_and_next_utterances_told_in_one_batch(tokenizer: Text
     [
         (
             {"kind": "text", "column": "one"},
-            "the output 'next_utterance' is told from two texts: input: {kind: pair}",
+            "the output 'next_utterance' needs two texts: input: {kind: pair}",
         ),
         ({"column": ["one", "other", "third"]}, "a pair has two columns"),
         ({"max_tokens": 3}, "input.max_tokens=3 leaves no room beside the 2 symbols around a text; at least 4"),
@@ -154,11 +154,11 @@ def test_only_a_label_tells_a_next_utterance(writes: str) -> None:
 def test_what_is_guessed_must_suit_the_encoder(tokenizer: TextTokenizer) -> None:
     guesser(tokenizer, masked=0.0, causal=True)
     with pytest.raises(
-        TwofoldError, match=r"^the decoder 'main' guesses each next token, which the encoder sees; take a"
+        TwofoldError, match=r"^the decoder 'main' predicts each next token, but the encoder sees it; take a"
     ):
         guesser(tokenizer, masked=0.0)
     with pytest.raises(
-        TwofoldError, match=r"^the decoder 'main' guesses masked tokens, but the encoder is causal .* output.masked: 0"
+        TwofoldError, match=r"^the decoder 'main' predicts masked tokens, but the encoder is causal .* output.masked: 0"
     ):
         guesser(tokenizer, masked=0.15, causal=True)
 

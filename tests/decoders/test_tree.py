@@ -67,11 +67,11 @@ def some_hidden() -> Hidden:
 
 def layer(linear: nn.Linear, vector: Tensor) -> list[float]:
     """max(x, x / 10) of the linear map, number by number."""
-    found = []
+    outputs = []
     for weights, bias in zip(linear.weight.tolist(), linear.bias.tolist(), strict=True):
         value = bias + sum(weight * one for weight, one in zip(weights, vector.tolist(), strict=True))
-        found.append(value if value > 0 else 0.1 * value)
-    return found
+        outputs.append(value if value > 0 else 0.1 * value)
+    return outputs
 
 
 def node(built: TreeDecoder, hidden: Hidden, row: int, number: int) -> Tensor:
@@ -81,17 +81,17 @@ def node(built: TreeDecoder, hidden: Hidden, row: int, number: int) -> Tensor:
 
 
 def arc(built: TreeDecoder, hidden: Hidden, row: int, word: int, head: int) -> float:
-    own = [*layer(built.word, node(built, hidden, row, word)), 1.0]
+    dependent = [*layer(built.word, node(built, hidden, row, word)), 1.0]
     other = layer(built.head, node(built, hidden, row, head))
     table: list[list[float]] = built.arc.tolist()
-    return sum(own[i] * table[i][j] * other[j] for i in range(len(own)) for j in range(len(other)))
+    return sum(dependent[i] * table[i][j] * other[j] for i in range(len(dependent)) for j in range(len(other)))
 
 
 def relation(built: TreeDecoder, hidden: Hidden, row: int, word: int, head: int, name: int) -> float:
-    own = [*layer(built.word_relation, node(built, hidden, row, word)), 1.0]
+    dependent = [*layer(built.word_relation, node(built, hidden, row, word)), 1.0]
     other = [*layer(built.head_relation, node(built, hidden, row, head)), 1.0]
     table: list[list[float]] = built.relation[name].tolist()
-    return sum(own[i] * table[i][j] * other[j] for i in range(len(own)) for j in range(len(other)))
+    return sum(dependent[i] * table[i][j] * other[j] for i in range(len(dependent)) for j in range(len(other)))
 
 
 def log_share(scores: list[float], chosen: int) -> float:
@@ -113,9 +113,9 @@ def test_the_loss_is_that_of_plain_loops() -> None:
         for word, (head, name) in enumerate(zip(heads, names, strict=True), start=1):
             tokens[row, word - 1], counts[row, word - 1] = torch.tensor([head, name]), True
             expected += loss_by_hand(built, hidden, row, word, head, name, len(heads))
-    found = built.loss(hidden, Target(tokens, counts))
-    assert found.count == built.count(Target(tokens, counts)) == 7
-    assert float(found.sum.detach()) == pytest.approx(expected, rel=1e-5)
+    loss = built.loss(hidden, Target(tokens, counts))
+    assert loss.count == built.count(Target(tokens, counts)) == 7
+    assert float(loss.sum.detach()) == pytest.approx(expected, rel=1e-5)
     counts[0, 1] = False  # a head that was cut off
     less = built.loss(hidden, Target(tokens, counts))
     assert float(less.sum.detach()) == pytest.approx(expected - loss_by_hand(built, hidden, 0, 2, 0, 2, 4), rel=1e-5)
@@ -151,8 +151,8 @@ def test_the_answer_is_the_best_of_all_trees_with_the_best_relations() -> None:
 def test_only_the_root_is_called_root(tokenizer: TextTokenizer) -> None:
     model = parser(tokenizer)
     with torch.no_grad():
-        for one, bias in ((2, 9.0), (0, -9.0)):  # it would like to call everything root
-            model.decoder().get_parameter("relation")[one, -1, -1] += bias
+        for relation, bias in ((2, 9.0), (0, -9.0)):  # it would like to call everything root
+            model.decoder().get_parameter("relation")[relation, -1, -1] += bias
     for prediction in model.predict(SENTENCES):
         tree = prediction.output
         assert [name == "root" for name in tree.relations] == [head == 0 for head in tree.heads]
@@ -168,13 +168,13 @@ def test_where_there_is_no_other_relation_than_root_every_word_has_it(tokenizer:
 def test_trees_over_a_batch_are_those_of_each_sentence_alone(tokenizer: TextTokenizer, reads: str) -> None:
     model = parser(tokenizer, reads=reads)
     together = model.predict(SENTENCES)
-    for words, one in zip(SENTENCES, together, strict=True):
-        assert isinstance(one.output, Tree)
-        assert one.output.words == tuple(words)
-        assert check_tree(one.output.heads) is None
+    for words, prediction in zip(SENTENCES, together, strict=True):
+        assert isinstance(prediction.output, Tree)
+        assert prediction.output.words == tuple(words)
+        assert check_tree(prediction.output.heads) is None
         (alone,) = model.predict([words])
-        assert alone.output == one.output
-        assert alone.score == pytest.approx(one.score, abs=1e-3)
+        assert alone.output == prediction.output
+        assert alone.score == pytest.approx(prediction.score, abs=1e-3)
 
 
 def test_more_padding_changes_no_tree(tokenizer: TextTokenizer) -> None:

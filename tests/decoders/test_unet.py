@@ -68,10 +68,10 @@ def test_images_of_every_size_are_painted_and_learned_from(size: tuple[int, int]
     loss = part.loss(hidden, target)
     assert loss.count == part.count(target) == rows * size[0] * size[1]
     loss.sum.backward()  # type: ignore[no-untyped-call]
-    found = gradients(part)
-    assert len(found) == len(list(part.parameters()))
+    computed = gradients(part)
+    assert len(computed) == len(list(part.parameters()))
     assert loss.sum.isfinite()
-    assert all(value.isfinite().all() for value in found)
+    assert all(value.isfinite().all() for value in computed)
     painted = part.eval().predict(hidden)
     assert [one.pixels.shape for one in painted] == [size] * rows
 
@@ -120,8 +120,8 @@ def by_hand(scores: NDArray[np.float64], target: Target, config: Config) -> floa
                 total += config.focal * (1 - chances[gold]) ** config.focal_power * surprise
                 both[gold] += chances[gold]
                 right[gold] += 1
-                for one in range(classes):
-                    painted[one] += chances[one]
+                for kind in range(classes):
+                    painted[kind] += chances[kind]
         overlaps = [2 * both[one] / (painted[one] + right[one]) for one in range(classes) if right[one]]
         total += config.dice * pixels * (1 - sum(overlaps) / len(overlaps) if overlaps else 1.0)
     return total
@@ -139,22 +139,22 @@ def test_the_losses_are_those_of_plain_loops_in_double_precision(settings: dict[
     assert loss.count == int(target.mask.sum())
     assert loss.sum.item() == pytest.approx(by_hand(scores, target, part.config), rel=1e-5)
     loss.sum.backward()  # type: ignore[no-untyped-call]
-    found = part.get_parameter("output.bias").grad
-    assert found is not None
+    gradient = part.get_parameter("output.bias").grad
+    assert gradient is not None
     for number in range(len(CLASSES)):
         step = np.zeros((len(CLASSES), 1, 1))
         step[number] = 1e-4
         up, down = (by_hand(scores + sign * step, target, part.config) for sign in (1, -1))
-        assert found[number].item() == pytest.approx((up - down) / 2e-4, rel=1e-3, abs=1e-4)
+        assert gradient[number].item() == pytest.approx((up - down) / 2e-4, rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize("settings", LOSSES.values(), ids=LOSSES)
 def test_what_stands_where_a_pixel_does_not_count_does_not_matter(settings: dict[str, Any]) -> None:
     part, hidden = built(**settings).eval(), some_hidden((5, 7))
-    one, other = some_target((5, 7), seed=0), some_target((5, 7), seed=1)
-    changed = Target(torch.where(one.mask, one.tokens, other.tokens), one.mask)
-    assert not torch.equal(one.tokens, changed.tokens)
-    assert part.loss(hidden, one).sum == part.loss(hidden, changed).sum
+    first, other = some_target((5, 7), seed=0), some_target((5, 7), seed=1)
+    changed = Target(torch.where(first.mask, first.tokens, other.tokens), first.mask)
+    assert not torch.equal(first.tokens, changed.tokens)
+    assert part.loss(hidden, first).sum == part.loss(hidden, changed).sum
 
 
 @pytest.mark.parametrize("settings", LOSSES.values(), ids=LOSSES)
@@ -201,16 +201,19 @@ def test_the_finer_maps_are_read_only_through_skips(skips: bool, finer: int) -> 
 
 
 def test_widths_are_those_of_the_encoder_unless_given() -> None:
-    def found(part: UNetDecoder) -> list[int]:
+    def widths_of(part: UNetDecoder) -> list[int]:
         return [int(step.get_submodule("enlarge").out_channels) for step in part.steps]  # type: ignore[arg-type]
 
-    assert found(built(stride=1)) == [6, 4]
-    assert found(built(stride=4)) == [6, 4, 8, 8]
-    assert found(built(stride=2, widths=(9, 5, 3))) == [9, 5, 3]
+    assert widths_of(built(stride=1)) == [6, 4]
+    assert widths_of(built(stride=4)) == [6, 4, 8, 8]
+    assert widths_of(built(stride=2, widths=(9, 5, 3))) == [9, 5, 3]
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "widths": ({"widths": [8, 8]}, "decoder.widths: 3 doublings lead to the image, not 2"),
+    "widths": (
+        {"widths": [8, 8]},
+        "decoder.widths: give 3 widths, one for each doubling of the size up to the image, not 2",
+    ),
     "class_weights": ({"class_weights": [1.0, 2.0]}, "decoder.class_weights: 2 for 3 classes"),
 }
 

@@ -127,7 +127,7 @@ FILES: dict[str, Write] = {
     "kcbert-base": kept_by(pickled),
     "my-sentence-model": kept_by(new),
 }
-"""How each file or folder is made that pages take for given."""
+"""Functions that make the files and folders that pages take for given."""
 ALWAYS = ("my.tsv",)
 """Files that are made without being named: the data of the recipe that blocks of Python take for given."""
 

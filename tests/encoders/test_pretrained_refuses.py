@@ -1,4 +1,4 @@
-"""What a backbone cannot be made from is refused in one line, and nothing that comes with it is run."""
+"""Folders that hold no usable backbone are refused in one line, and no code in them is run."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 def config_of(name: Path | str) -> Config:
-    found = structure({"kind": "pretrained", "name": str(name)}, EncoderConfig)
-    assert isinstance(found, Config)
-    return found
+    config = structure({"kind": "pretrained", "name": str(name)}, EncoderConfig)
+    assert isinstance(config, Config)
+    return config
 
 
 def vocabulary(size: int = 100, limit: int = 20) -> Vocabulary:
@@ -192,8 +192,8 @@ def test_weights_that_do_not_fit_are_left_out_where_that_is_asked_for(folder: Pa
     encoder = config.build(vocabulary(), STATES)
     with pytest.warns(UserWarning, match=r"does not fit in all; left out: encoder\.layer\.1\."):
         config.fill(encoder, anyway=True)
-    own = encoder.state_dict()["backbone.encoder.layer.0.attention.self.query.weight"]
-    assert torch.equal(own, load_file(folder / "model.safetensors")["encoder.layer.0.attention.self.query.weight"])
+    query = encoder.state_dict()["backbone.encoder.layer.0.attention.self.query.weight"]
+    assert torch.equal(query, load_file(folder / "model.safetensors")["encoder.layer.0.attention.self.query.weight"])
 
 
 @pytest.mark.parametrize("name", ["encoder.layer.0.adapter.weight", "adapter.0.weight"])

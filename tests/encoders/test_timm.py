@@ -81,8 +81,8 @@ def test_weights_come_from_a_file_and_are_saved_with_the_model(
     reads.fill(model.encoder)
     batch = model.batch([shown(64, 64)])
     expected = network.eval().forward_intermediates(batch.read(Images).pixels, intermediates_only=True)
-    for one, other in zip(model.encoder(batch).pyramid(), expected, strict=True):
-        torch.testing.assert_close(one, other)
+    for first, other in zip(model.encoder(batch).pyramid(), expected, strict=True):
+        torch.testing.assert_close(first, other)
     model.save_pretrained(tmp_path / "saved")
     (tmp_path / "weights.safetensors").unlink()
     loaded = Model.from_pretrained(tmp_path / "saved")
@@ -94,7 +94,7 @@ def test_weights_come_from_a_file_and_are_saved_with_the_model(
     ("settings", "said"),
     [
         ({"name": "no_such_net"}, "encoder.name=no_such_net: timm has no such network"),
-        ({"name": "test_vit"}, "encoder.name=test_vit: its maps do not halve from one to the next"),
+        ({"name": "test_vit"}, "encoder.name=test_vit: its feature maps do not halve from stage to stage"),
     ],
 )
 def test_a_network_that_will_not_do_is_named(settings: dict[str, Any], said: str) -> None:

@@ -86,13 +86,13 @@ def test_with_learned_positions_an_image_of_more_patches_than_there_are_places_i
 @pytest.mark.parametrize("stem", ["linear", "convolutions"])
 def test_patches_stand_in_the_order_of_rows_then_columns(stem: str) -> None:
     part, pixels = built(positions="none", stem=stem), images(16, 24, 1)
-    found = part.stem(pixels).flatten(2)
+    states = part.stem(pixels).flatten(2)
     near = 0 if stem == "linear" else 1  # convolutions look a little over the edge
     for place in (0, 8, 23):
         row, column = divmod(place, 6)
         changed = pixels.clone()
         changed[..., row * 4 : row * 4 + 4, column * 4 : column * 4 + 4] += 1.0
-        moved = (part.stem(changed).flatten(2) - found).abs().sum((0, 1)).nonzero().flatten().tolist()
+        moved = (part.stem(changed).flatten(2) - states).abs().sum((0, 1)).nonzero().flatten().tolist()
         assert place in moved
         assert all(abs(one // 6 - row) <= near and abs(one % 6 - column) <= near for one in moved)
 
@@ -102,10 +102,10 @@ def test_positions_tell_an_image_from_its_transpose(positions: str) -> None:
     image = patchwork(3, 3)
     turned = image.transpose(2, 3)
     blind, seeing = built(positions="none"), built(positions=positions)
-    one, other = (blind(batch_of(pixels)).need("summary") for pixels in (image, turned))
-    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-    one, other = (seeing(batch_of(pixels)).need("summary") for pixels in (image, turned))
-    assert (one - other).abs().max() > 1e-3
+    first, other = (blind(batch_of(pixels)).need("summary") for pixels in (image, turned))
+    torch.testing.assert_close(first, other, atol=1e-5, rtol=1e-5)
+    first, other = (seeing(batch_of(pixels)).need("summary") for pixels in (image, turned))
+    assert (first - other).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -143,8 +143,8 @@ def test_patches_see_the_text_and_the_text_sees_the_patches(settings: dict[str, 
 
 def test_words_in_another_order_are_another_text() -> None:
     part, pixels = built(prefix=True), images(8, 8)
-    one, other = (part(batch_of(pixels, words)).need("summary") for words in ([5, 6], [6, 5]))
-    assert (one - other).abs().max() > 1e-4
+    first, other = (part(batch_of(pixels, words)).need("summary") for words in ([5, 6], [6, 5]))
+    assert (first - other).abs().max() > 1e-4
 
 
 def test_a_text_is_told_from_an_image() -> None:
@@ -167,7 +167,7 @@ def test_a_row_without_text_is_read_as_in_a_batch_without_any() -> None:
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"positions": "rotary"}, "positions: rotary turns by one number, and patches have two"),
+    ({"positions": "rotary"}, "positions: rotary encodes one number, and a patch has a row and a column"),
     ({"width": 18}, "a width of a multiple of 4: 18"),
     ({"patch": 6, "stem": "convolutions"}, r"patch must be 1, 2, 4, 8, \.\.\., not 6"),
 ]

@@ -76,7 +76,7 @@ def unigram(special: dict[str, str]) -> Tokenizer:
 
 
 def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
-    """What a family cuts texts with, and what it puts around one text and two."""
+    """Tokenizer of a family, and its special tokens around one text and two."""
     match family:
         case "gpt2":
             return wrapped(bytes_bpe(GPT2), GPT2)

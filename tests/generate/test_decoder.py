@@ -1,4 +1,4 @@
-"""How text decoders learn: the target shifted right, label smoothing, scheduled sampling, and shared tables."""
+"""Training of text decoders: the target shifted right, label smoothing, scheduled sampling, and shared tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def log_probabilities(logits: Tensor) -> list[float]:
 
 
 @torch.no_grad()
-def by_hand(part: TextDecoder, hidden: Hidden, own: bool = False, smoothing: float = 0.0) -> float:
+def by_hand(part: TextDecoder, hidden: Hidden, predicted: bool = False, smoothing: float = 0.0) -> float:
     """The loss in float64, token by token; each next input is the right token, or the decoder's own choice."""
     loss = 0.0
     for row, line in enumerate(LINES):
@@ -66,7 +66,7 @@ def by_hand(part: TextDecoder, hidden: Hidden, own: bool = False, smoothing: flo
             step = part.step(state, torch.tensor([token]))
             state, scores = step.state, log_probabilities(part.output(step.features)[0])
             loss -= (1 - smoothing) * scores[gold] + smoothing * sum(scores) / VOCABULARY.size
-            token = max(range(VOCABULARY.size), key=scores.__getitem__) if own else gold
+            token = max(range(VOCABULARY.size), key=scores.__getitem__) if predicted else gold
     return loss
 
 
@@ -109,11 +109,11 @@ def test_teaching_with_no_chance_of_sampling_equals_plain_teaching(kind: str) ->
 @each_sampled
 def test_scheduled_sampling_grows_from_the_right_tokens_to_the_decoders_own(kind: str) -> None:
     part, hidden, target = make_decoder(kind, scheduled_sampling=1.0), some_hidden(), some_target()
-    right, own = by_hand(part, hidden), by_hand(part, hidden, own=True)
-    assert abs(right - own) > 0.1
+    right, predicted = by_hand(part, hidden), by_hand(part, hidden, predicted=True)
+    assert abs(right - predicted) > 0.1
     part.train()
     assert part.loss(hidden, target, progress=0.0).sum.item() == pytest.approx(right, rel=1e-5)
-    assert part.loss(hidden, target, progress=1.0).sum.item() == pytest.approx(own, rel=1e-5)
+    assert part.loss(hidden, target, progress=1.0).sum.item() == pytest.approx(predicted, rel=1e-5)
     torch.manual_seed(0)
     between = {round(part.loss(hidden, target, progress=0.5).sum.item(), 4) for _ in range(8)}
     assert len(between) > 2
@@ -141,7 +141,7 @@ PAIRS = [("rnn", "rnn"), ("rnn", "attention_rnn"), ("transformer", "transformer"
 
 
 def tables(model: Model) -> set[int]:
-    """Where the tables of token vectors of all parts lie."""
+    """Addresses of the tables of token vectors of all parts."""
     parts: list[Any] = [model.encoder, model.decoder()]
     return {part.embedding.weight.data_ptr() for part in parts}
 

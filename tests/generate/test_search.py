@@ -78,9 +78,9 @@ def own_score(writer: TextDecoder, hidden: Hidden, tokens: tuple[int, ...], long
     return writer.log_probability(hidden, Target(line, mask)).item()
 
 
-def assert_same(one: list[Hypotheses], other: list[Hypotheses]) -> None:
-    assert [[h.tokens for h in w.hypotheses] for w in one] == [[h.tokens for h in w.hypotheses] for w in other]
-    scores = [[h.score for w in results for h in w.hypotheses] for results in (one, other)]
+def assert_same(first: list[Hypotheses], other: list[Hypotheses]) -> None:
+    assert [[h.tokens for h in w.hypotheses] for w in first] == [[h.tokens for h in w.hypotheses] for w in other]
+    scores = [[h.score for w in results for h in w.hypotheses] for results in (first, other)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
@@ -175,9 +175,9 @@ def everything(writer: TextDecoder, hidden: Hidden) -> list[Hypothesis]:
 def ranked(hypotheses: list[Hypothesis], penalty: float) -> list[tuple[int, ...]]:
     """Best first by log-probability / length^penalty, the length being how many tokens were scored."""
 
-    def rank(one: Hypothesis) -> float:
-        scored = len(one.tokens) + (len(one.tokens) < TINY.limit)
-        return float(one.score / scored**penalty)
+    def rank(hypothesis: Hypothesis) -> float:
+        scored = len(hypothesis.tokens) + (len(hypothesis.tokens) < TINY.limit)
+        return float(hypothesis.score / scored**penalty)
 
     return [one.tokens for one in sorted(hypotheses, key=rank, reverse=True)]
 
@@ -196,10 +196,10 @@ def test_a_beam_as_wide_as_everything_finds_everything_in_order(kind: str) -> No
 def test_the_length_penalty_ranks_ended_hypotheses_by_its_formula(kind: str, penalty: float) -> None:
     writer, hidden, changed = make_writer(kind, TINY), some_hidden(5), False
     for row, written in enumerate(run(writer, hidden, beam=WIDE, n_best=WIDE, length_penalty=penalty)):
-        found = [one.tokens for one in written.hypotheses if len(one.tokens) < TINY.limit]
+        token_lists = [one.tokens for one in written.hypotheses if len(one.tokens) < TINY.limit]
         ended = [one for one in everything(writer, one_row(hidden, row)) if len(one.tokens) < TINY.limit]
-        assert found == ranked(ended, penalty)
-        changed |= found != ranked(ended, 0.0)
+        assert token_lists == ranked(ended, penalty)
+        changed |= token_lists != ranked(ended, 0.0)
     assert changed
 
 
@@ -237,9 +237,11 @@ def test_no_more_is_written_than_allowed(kind: str, settings: dict[str, Any], as
     with torch.no_grad():
         writer.output.bias[END] = -100
     for row, written in enumerate(run(writer, hidden, max_length=asked, **settings)):
-        for one in written.hypotheses:
-            assert len(one.tokens) == got
-            assert one.score == pytest.approx(own_score(writer, one_row(hidden, row), one.tokens, got), abs=1e-4)
+        for hypothesis in written.hypotheses:
+            assert len(hypothesis.tokens) == got
+            assert hypothesis.score == pytest.approx(
+                own_score(writer, one_row(hidden, row), hypothesis.tokens, got), abs=1e-4
+            )
 
 
 @each
@@ -270,8 +272,8 @@ def test_padding_start_and_unknown_are_never_written(kind: str, settings: dict[s
     with torch.no_grad():
         writer.output.bias[[PAD, UNKNOWN, START]] += 20
     for written in run(writer, hidden, **settings):
-        for one in written.hypotheses:
-            assert not {PAD, UNKNOWN, START, END} & set(one.tokens)
+        for hypothesis in written.hypotheses:
+            assert not {PAD, UNKNOWN, START, END} & set(hypothesis.tokens)
 
 
 @each
@@ -292,7 +294,7 @@ def test_a_draw_from_one_token_equals_greedy(kind: str, settings: dict[str, Any]
 
 @torch.no_grad()
 def first_logits(writer: TextDecoder, hidden: Hidden) -> Tensor:
-    """What follows the start symbol, those that must not follow struck out."""
+    """Log-probabilities after the start symbol, without the tokens that must not follow."""
     logits: Tensor = writer.output(writer.step(writer.start(hidden), torch.tensor([START])).features)[0]
     return logits.index_fill(0, torch.tensor([PAD, UNKNOWN, START]), -math.inf)
 

@@ -1,4 +1,4 @@
-"""What tests of `twofold index` and `twofold search` share: small models, and one index."""
+"""Small models and an index for tests of `twofold index` and `twofold search`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = {row["text"]: row["id"] for row in ROWS}
 
 
 def done(*arguments: str | Path) -> str:
-    """What a command that prints nothing says on standard error."""
+    """Standard error of a command that prints nothing else."""
     result = run(*arguments)
     assert result.exit_code == 0, (result.stderr, result.exception)
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""What tests of the index share: vectors at random, scores in float64 to compare with, and small rankers."""
+"""Random vectors, reference scores in float64, and small rankers for tests of the index."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def scores_of(head: RankingDecoder, kind: str, context: Vectors, candidates: NDA
 def best_of(
     query: Query, vectors: Floats, k: int, out: NDArray[np.bool_] | None = None, floor: float = -np.inf
 ) -> TopK:
-    """What the index finds among some vectors."""
+    """Result of a search among some vectors."""
     return exact_top_k(query, StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__, out), k, floor)
 
 
-def check_best(found: TopK, truth: Scores, k: int) -> None:
+def check_best(top: TopK, truth: Scores, k: int) -> None:
     """The best k by `truth`, which is −inf where a row does not count; beyond them only what is level with the last."""
-    order = np.argsort(-found.scores, kind="stable")
-    keys, scores = found.keys[order], found.scores[order]
+    order = np.argsort(-top.scores, kind="stable")
+    keys, scores = top.keys[order], top.scores[order]
     counted = int(np.isfinite(truth).sum())
     assert len(set(keys.tolist())) == len(keys) >= min(k, counted)
     best = np.sort(truth)[::-1][: min(k, counted)]
@@ -116,10 +116,10 @@ def check_best(found: TopK, truth: Scores, k: int) -> None:
         check_scores(truth[keys[k:]], np.repeat(best[-1], len(keys) - k), rounding)
 
 
-def check_scores(found: NDArray[Any], right: NDArray[Any], rounding: float = 0.0) -> None:
+def check_scores(scores: NDArray[Any], right: NDArray[Any], rounding: float = 0.0) -> None:
     """Place by place within 1e-5, and what rounding may do."""
-    wrong = np.abs(found - right) > CLOSE * (1 + np.abs(right)) + rounding
-    assert not wrong.any(), (int(wrong.sum()), found[wrong][:3], right[wrong][:3])
+    wrong = np.abs(scores - right) > CLOSE * (1 + np.abs(right)) + rounding
+    assert not wrong.any(), (int(wrong.sum()), scores[wrong][:3], right[wrong][:3])
 
 
 def check_hits(hits: Sequence[Hit], truth: Mapping[Any, float], k: int, rounding: float = 0.0) -> None:
@@ -127,9 +127,9 @@ def check_hits(hits: Sequence[Hit], truth: Mapping[Any, float], k: int, rounding
     right = np.array(sorted(truth.values(), reverse=True)[:k])
     assert len(hits) == len(right)
     assert len({hit.id for hit in hits}) == len(hits)
-    own = np.array([truth[hit.id] for hit in hits])
-    check_scores(own, right, rounding)
-    check_scores(np.array([hit.score for hit in hits]), own, rounding)
+    expected = np.array([truth[hit.id] for hit in hits])
+    check_scores(expected, right, rounding)
+    check_scores(np.array([hit.score for hit in hits]), expected, rounding)
 
 
 def ranker_of(tokenizer: TextTokenizer, kind: str = "poly", seed: int = 0, **settings: Any) -> Ranker:

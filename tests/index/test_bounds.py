@@ -1,4 +1,4 @@
-"""What a candidate can score at most is never below what it scores."""
+"""Upper bounds of scores are never below the scores."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def check(groups: Floats, candidates: Floats) -> None:
     """Neither bound is below the largest dot products."""
     some, rows = groups.astype(np.float32), candidates.astype(np.float32)
     bound, quantized, truth = Bounds(some), QuantizedVectors.of(rows), largest(some, rows)
-    for found in (bound.loose(quantized, 0, len(rows)), bound.tight(quantized, np.arange(len(rows)))):
-        assert found.shape == truth.shape
-        assert np.isfinite(found).all()
-        below = truth - found.astype(np.float64)
+    for upper in (bound.loose(quantized, 0, len(rows)), bound.tight(quantized, np.arange(len(rows)))):
+        assert upper.shape == truth.shape
+        assert np.isfinite(upper).all()
+        below = truth - upper.astype(np.float64)
         assert below.max() <= 0, (below.max(), truth[below.argmax()])
 
 

@@ -1,4 +1,4 @@
-"""What was acknowledged is in the main file, or opening says that it is not; copies are whole."""
+"""Acknowledged changes are in the main file, or opening says that they are not; copies are whole."""
 
 from __future__ import annotations
 

@@ -95,10 +95,10 @@ def test_what_does_not_reach_the_floor_is_left_out(floor: float) -> None:
     vectors = candidates_of("clusters", draw, ROWS, WIDTH)
     context = context_of("dispersed", draw, NUMBER, WIDTH)
     truth = scores_of(head, "plain", context, vectors)
-    found = best_of(Query(head, context), vectors, 10, floor=floor)
+    best = best_of(Query(head, context), vectors, 10, floor=floor)
     reached = np.sort(truth[truth >= floor])[::-1][:10]
-    np.testing.assert_allclose(np.sort(found.scores)[::-1][: len(reached)], reached, rtol=1e-5)
-    assert (found.scores >= floor).all()
+    np.testing.assert_allclose(np.sort(best.scores)[::-1][: len(reached)], reached, rtol=1e-5)
+    assert (best.scores >= floor).all()
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -125,10 +125,10 @@ def test_blocks_that_several_threads_bound_are_put_together(monkeypatch: pytest.
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        found = search.loose_bounds(bounds, quantized)
+        together = search.loose_bounds(bounds, quantized)
     finally:
         torch.set_num_threads(threads)
-    np.testing.assert_array_equal(found, bounds.loose(quantized, 0, ROWS))
+    np.testing.assert_array_equal(together, bounds.loose(quantized, 0, ROWS))
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -54,15 +54,15 @@ def ids(hits: Hits) -> set[Any]:
 
 def recall(index: Index, ask: Callable[[int], Ranker], **settings: Any) -> float:
     """The share of the best ten that a fast search finds."""
-    found = []
+    recalls = []
     for number in range(20):
         ask(number)
         fast, exact = (index.search("one", 10, mode=mode, **settings) for mode in ("fast", "exact"))
         assert exact.exact
         scores = {hit.id: hit.score for hit in exact}
         assert all(hit.score == pytest.approx(scores[hit.id], abs=1e-4) for hit in fast if hit.id in scores)
-        found.append(len(ids(fast) & ids(exact)) / len(exact))
-    return float(np.mean(found))
+        recalls.append(len(ids(fast) & ids(exact)) / len(exact))
+    return float(np.mean(recalls))
 
 
 def test_a_fast_search_finds_nearly_all_and_says_that_it_proved_nothing(

@@ -77,45 +77,47 @@ def right(whole: Path, ranker: Ranker) -> list[Answer]:
 
 
 def outcome(folder: Path, ranker: Ranker, right: list[Answer]) -> set[str]:
-    """What becomes of searches in a damaged index."""
-    found, opened = set[str](), list[Index]()
+    """Outcome of searches in a damaged index."""
+    outcomes_seen, opened = set[str](), list[Index]()
     for asked, expected in zip(ASKED, right, strict=True):
         try:
             opened = opened or [Index(folder, ranker)]
-            found.add("right" if answer(opened[0], asked) == expected else "wrong answer")
+            outcomes_seen.add("right" if answer(opened[0], asked) == expected else "wrong answer")
         except TwofoldError as error:
             said = str(error)
-            found.add("named" if str(folder) in said and "\n" not in said else f"not named in one line: {said[:100]}")
+            outcomes_seen.add(
+                "named" if str(folder) in said and "\n" not in said else f"not named in one line: {said[:100]}"
+            )
         except Exception as error:
-            found.add(repr(error)[:100])
+            outcomes_seen.add(repr(error)[:100])
     for index in opened:
         index.close()
-    return found
+    return outcomes_seen
 
 
 def outcomes(path: Path, places: Iterable[int], folder: Path, ranker: Ranker, right: list[Answer]) -> Counter[str]:
-    """What becomes of searches when one byte at a time is another."""
-    content, found = path.read_bytes(), Counter[str]()
+    """Outcomes of searches when one byte at a time is changed."""
+    content, counts = path.read_bytes(), Counter[str]()
     for place in places:
         changed = bytearray(content)
         changed[place] ^= 1 << place % 8
         path.write_bytes(bytes(changed))
-        found.update(outcome(folder, ranker, right))
+        counts.update(outcome(folder, ranker, right))
         for beside in folder.glob("index.sqlite-*"):
             beside.unlink()
     path.write_bytes(content)
-    return found
+    return counts
 
 
 def parts_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Where each part of a shard begins and ends."""
+    """Start and end of each part of a shard."""
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
-    found = {
+    places = {
         name: (start + about["data_offsets"][0], start + about["data_offsets"][1]) for name, about in header.items()
     }
-    return {"length": (0, 8), "header": (8, start), **found}
+    return {"length": (0, 8), "header": (8, start), **places}
 
 
 def first_shard(folder: Path) -> Path:
@@ -128,9 +130,9 @@ def test_another_byte_anywhere_in_a_shard_is_named(folder: Path, ranker: Ranker,
     assert {"length", "header", "keys", "counts" if ranker.head.several else "integers", "vectors"} <= set(parts)
     for part, (start, stop) in parts.items():
         places = np.linspace(start, stop - 1, 4).astype(int).tolist()
-        found = outcomes(path, places, folder, ranker, right)
-        assert set(found) <= {"named", "right"}, (part, found)
-        assert found["named"], part
+        counts = outcomes(path, places, folder, ranker, right)
+        assert set(counts) <= {"named", "right"}, (part, counts)
+        assert counts["named"], part
     assert answers(folder, ranker) == right
 
 
@@ -221,8 +223,8 @@ def test_another_byte_in_the_catalog_never_gives_a_wrong_answer(
     places = {*range(0, 100, 7), *range(step // 2, size, step)}
     # The beginning of each page says what and where its rows are.
     places |= {page + place for page in range(0, size, 4096) for place in range(0, 12 if step > 100 else 40, 2)}
-    found = outcomes(path, sorted(places), folder, ranker, right)
-    assert set(found) <= {"named", "right"}, found
+    counts = outcomes(path, sorted(places), folder, ranker, right)
+    assert set(counts) <= {"named", "right"}, counts
 
 
 @pytest.mark.parametrize(

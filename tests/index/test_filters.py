@@ -252,9 +252,9 @@ def test_sql_in_a_filter_is_refused_and_changes_nothing(index: Index, where: str
 )
 def test_sql_in_a_text_is_a_text(value: str) -> None:
     text = value.replace('"', '\\"')
-    found = condition(f'lang = "{text}" or not lang in ("{text}")', ["lang"])
-    assert value not in found.sql or value == "?"
-    assert found.values.count(value) == 2
+    parsed = condition(f'lang = "{text}" or not lang in ("{text}")', ["lang"])
+    assert value not in parsed.sql or value == "?"
+    assert parsed.values.count(value) == 2
 
 
 def test_fields_whose_names_are_odd_do_no_harm(tokenizer: TextTokenizer, tmp_path: Path) -> None:

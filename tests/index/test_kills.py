@@ -43,7 +43,7 @@ class Changer:
         return int(self.until("pid")[-1]["pid"])
 
     def until(self, name: str) -> list[dict[str, Any]]:
-        """What is said, up to the line of that name."""
+        """Printed lines, up to the line of that name."""
         said: list[dict[str, Any]] = []
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -54,7 +54,7 @@ class Changer:
         raise EOFError(name)
 
     def killed(self, task: str, folder: Path, after: float, **settings: Any) -> list[dict[str, Any]]:
-        """What a task says until it ends by itself or is killed; the last line tells which."""
+        """Printed lines of a task until it ends by itself or is killed; the last line tells which."""
         child = self.begin(task, folder, **settings)
         timer = threading.Timer(after, os.kill, (child, signal.SIGKILL))
         timer.start()
@@ -81,7 +81,7 @@ def changer(ranker: Ranker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def content_of(index: Index) -> Content:
-    """What a search can find: whole texts, where hits are passages."""
+    """Candidates that a search can find: whole texts, if hits are passages."""
     stored = {hit.id: index.get(hit.id) for hit in index.search("one", 10_000)}
     return {id: (candidate.text, dict(candidate.fields)) for id, candidate in stored.items() if candidate}
 
@@ -89,20 +89,20 @@ def content_of(index: Index) -> Content:
 def check(folder: Path, ranker: Ranker, split: str | None = None) -> Content:
     """The index opens, is whole and finds the best; returns what it holds."""
     with Index(folder, ranker) as index:
-        found = content_of(index)
-        assert len(index) == len(found)
+        content = content_of(index)
+        assert len(index) == len(content)
         assert index.info(check=True)["health"] == "good"
-        if found:
-            texts = {id: text for id, (text, _) in found.items()}
+        if content:
+            texts = {id: text for id, (text, _) in content.items()}
             truth = truth_of(ranker, "seven hundred", texts)
             if split:
                 truth = document_truth(ranker, "seven hundred", texts, split)
             check_hits(index.search("seven hundred", 10), truth, 10, rounding_of(ranker))
-        return found
+        return content
 
 
 def after(content: Content, kind: str, rows: list[dict[str, Any]]) -> Content:
-    """What an index holds after a change."""
+    """Contents of an index after a change."""
     given: Content = {row["id"]: (row["text"], {"seed": row["seed"]}) for row in rows}
     match kind:
         case "remove":
@@ -143,12 +143,12 @@ def test_no_kill_during_changes_loses_what_was_acknowledged(
         begun = [one for one in said if "began" in one]
         kinds |= {one["began"] for one in begun}
         done = sum("done" in one for one in said)
-        for one in begun[:done]:
-            content = after(content, one["began"], one["rows"])
-        found = check(folder, ranker, split)
+        for change in begun[:done]:
+            content = after(content, change["began"], change["rows"])
+        stored = check(folder, ranker, split)
         maybe = [after(content, one["began"], one["rows"]) for one in begun[done:]]  # all of it, or nothing
-        assert found in [content, *maybe]
-        content = found
+        assert stored in [content, *maybe]
+        content = stored
     assert kinds == {"add", "remove", "update", "compact"}
     with Index(folder, ranker) as index:
         index.compact()

@@ -30,7 +30,7 @@ def ranker(tokenizer: TextTokenizer) -> Ranker:
 
 @pytest.fixture
 def folder(tmp_path: Path, ranker: Ranker, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where an index of twenty texts is, in several shards that are soon joined."""
+    """Folder of an index of twenty texts, in several shards that are soon joined."""
     make_shards_small(monkeypatch)
     Index.build(tmp_path / "index", ranker, TEXTS[:20]).close()
     return tmp_path / "index"
@@ -146,27 +146,27 @@ def test_threads_that_search_while_others_change_see_no_wrong_answer(
     index, stop, wrong = Index(folder, ranker), threading.Event(), list[str]()
 
     def change(seed: int) -> None:
-        draw, own = random.Random(seed), Index(folder, ranker)
+        draw, index = random.Random(seed), Index(folder, ranker)
         ids = [100 + seed * 20 + number for number in range(20)]
         there = set[int]()
         while not stop.is_set():
             match draw.choice(["add", "remove", "update", "compact"]):
                 case "add" if free := [id for id in ids if id not in there]:
                     there.add(id := draw.choice(free))
-                    own.add([{"id": id, "text": moving[id - 100]}])
+                    index.add([{"id": id, "text": moving[id - 100]}])
                 case "remove" if there:
                     there.remove(id := draw.choice(sorted(there)))
-                    own.remove([id])
+                    index.remove([id])
                 case "update":
-                    own.update([{"id": seed, "text": draw.choice(TEXTS[50:60])}])
+                    index.update([{"id": seed, "text": draw.choice(TEXTS[50:60])}])
                 case "compact":
-                    own.compact()
+                    index.compact()
 
     def look() -> None:
         while not stop.is_set():
             whole, some = index.search(CONTEXT, 100), index.search(CONTEXT, 5)
-            found = {hit.id: hit for hit in whole}
-            if len(found) != len(whole) or not found.keys() >= set(range(20)):
+            by_id = {hit.id: hit for hit in whole}
+            if len(by_id) != len(whole) or not by_id.keys() >= set(range(20)):
                 wrong.append(f"lost or doubled: {[hit.id for hit in whole]}")
             for hits in (whole, some):
                 for hit in hits:

@@ -1,4 +1,4 @@
-"""What `twofold index` and `twofold search` refuse, in one line and without a trace."""
+"""Refusals of `twofold index` and `twofold search`, in one line and without a trace."""
 
 from __future__ import annotations
 

@@ -240,9 +240,9 @@ def test_late_interaction_is_the_first_or_the_later_stage_of_a_cascade(
     done("index", "build", index, "--model", models / first, "--texts", rows)
     searched = answer("search", index, context, "--then", f"{models / then}:7", "-k", "3")
     ranked = answer("rank", models / first, context, "--candidates", rows, "--then", f"{models / then}:7", "-k", "3")
-    one, two = Ranker.from_pretrained(models / first), Ranker.from_pretrained(models / then)
-    texts = one.prepare(ROWS)
-    expected = cascade(lambda depth: one.rank(context, texts, depth), len(texts), [(two, 7)], context, 3)
+    first_ranker, two = Ranker.from_pretrained(models / first), Ranker.from_pretrained(models / then)
+    texts = first_ranker.prepare(ROWS)
+    expected = cascade(lambda depth: first_ranker.rank(context, texts, depth), len(texts), [(two, 7)], context, 3)
     assert ids(searched) == ids(ranked) == [hit.id for hit in expected]
     assert not searched["exact"]  # what the first left out, the second never saw
     everything = answer("search", index, context, "--then", f"{models / then}:{len(ROWS)}", "-k", "3")

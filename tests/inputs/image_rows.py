@@ -1,4 +1,4 @@
-"""What tests of images, masks and captions share: the rows of a training, and the batches that it makes of them."""
+"""Rows of a training and their batches, for tests of images, masks and captions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of words, tags and trees share: how sentences are read, and rows of them."""
+"""Inputs and rows of sentences for tests of words, tags and trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row(words: Any, **others: Any) -> Row:
 
 
 def pieces(tokenizer: TextTokenizer, words: list[str]) -> list[list[int]]:
-    """Of each word by itself, as it is cut inside a sentence."""
+    """Tokens of each word by itself, as it is cut inside a sentence."""
     return [tokenizer.encode([f" {word}" if number else word])[0] for number, word in enumerate(words)]
 
 

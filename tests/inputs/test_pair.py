@@ -31,8 +31,8 @@ def joined(pair: PairInput, *items: tuple[list[int], list[int]]) -> Tokens:
     return batch
 
 
-def row(one: Any, other: Any) -> Row:
-    return Row("rows:1", {"one": one, "other": other})
+def row(first: Any, other: Any) -> Row:
+    return Row("rows:1", {"one": first, "other": other})
 
 
 def read(pair: PairInput, first: Any, second: Any) -> list[int]:
@@ -70,9 +70,9 @@ def test_what_is_too_long_is_taken_from_the_longer_text(
     tokenizer: TextTokenizer, lengths: tuple[int, int], kept: tuple[int, int]
 ) -> None:
     first, second = list(range(100, 100 + lengths[0])), list(range(200, 200 + lengths[1]))
-    found = read(pair_input(tokenizer), first, second)
-    assert found == [90, *first[: kept[0]], 91, 92, *second[: kept[1]], 93]
-    assert len(found) <= 14
+    ids = read(pair_input(tokenizer), first, second)
+    assert ids == [90, *first[: kept[0]], 91, 92, *second[: kept[1]], 93]
+    assert len(ids) <= 14
     tail = read(pair_input(tokenizer, tail=True), first, second)
     assert tail == [90, *first[len(first) - kept[0] :], 91, 92, *second[: kept[1]], 93]
 
@@ -84,10 +84,10 @@ def test_of_a_dialogue_far_longer_than_the_limit_the_newest_turn_stays_where_it_
     pair = pair_input(tokenizer, 10, tail=tail)
     with pytest.warns(UserWarning, match="^1 of 1 inputs are longer than 10 tokens and were cut$"):
         ((first, second),) = pair.items([row(["seven"] * 40 + ["nine hundred"], "two")])
-    found, newest = read(pair, first, second), tokenizer.encode(["nine hundred"])[0][-1]
-    assert len(found) == 10
+    ids, newest = read(pair, first, second), tokenizer.encode(["nine hundred"])[0][-1]
+    assert len(ids) == 10
     assert newest not in tokenizer.encode(["seven two"])[0]
-    assert (newest in found) == tail
+    assert (newest in ids) == tail
 
 
 def test_lengths_are_those_of_the_batches(tokenizer: TextTokenizer, tmp_path: Any) -> None:
@@ -167,15 +167,15 @@ def test_texts_that_are_read_apart_have_frames_and_limits_of_their_own(tokenizer
     config = Config(column=("one", "other"), read="apart", max_tokens=4)
     first, second = (TextColumn(name, tokenizer, 4 - len(around)) for name in config.column)
     apart = ApartInput(config, first, second, around)
-    found = apart.encode([row("one two three four five six seven", "one")])
-    assert found.cut == 1
-    batch = apart.batch([found.ids[0], ([11], [21, 22])])
+    encoded = apart.encode([row("one two three four five six seven", "one")])
+    assert encoded.cut == 1
+    batch = apart.batch([encoded.ids[0], ([11], [21, 22])])
     assert isinstance(batch, TokenPair)
     assert batch.first.segments is None
     assert batch.first.mask.sum(1).tolist() == [4, 3]
     assert batch.first.tokens[1].tolist() == [90, 11, 93, tokenizer.pad]
     assert batch.second.tokens[1].tolist() == [90, 21, 22, 93]
-    assert apart.length(found.ids[0]) == 2 + len(found.ids[0][1])
+    assert apart.length(encoded.ids[0]) == 2 + len(encoded.ids[0][1])
 
 
 def test_lengths_of_texts_that_are_read_apart_are_those_of_both(tokenizer: TextTokenizer, tmp_path: Any) -> None:

@@ -20,12 +20,12 @@ from twofold.inputs.words import STARTS, Sentence
 
 def test_each_word_begins_where_its_first_piece_stands(tokenizer: TextTokenizer) -> None:
     words = ["thousandseven", "one", "hundredforty", "삼백"]
-    own = pieces(tokenizer, words)
-    assert max(map(len, own)) > 1
-    (found,) = words_input(tokenizer).learned([row(words)]).ids
-    assert list(found.ids) == [2, *(token for piece in own for token in piece), 3]
-    for start, piece in zip(found.starts, own, strict=True):
-        assert list(found.ids[start : start + len(piece)]) == piece
+    pieces_of_words = pieces(tokenizer, words)
+    assert max(map(len, pieces_of_words)) > 1
+    (ids,) = words_input(tokenizer).learned([row(words)]).ids
+    assert list(ids.ids) == [2, *(token for piece in pieces_of_words for token in piece), 3]
+    for start, piece in zip(ids.starts, pieces_of_words, strict=True):
+        assert list(ids.ids[start : start + len(piece)]) == piece
 
 
 def test_a_list_of_words_and_a_text_with_blanks_are_the_same(tokenizer: TextTokenizer) -> None:
@@ -38,28 +38,28 @@ def test_a_list_of_words_and_a_text_with_blanks_are_the_same(tokenizer: TextToke
 
 def test_the_words_of_a_sentence_are_cut_as_the_sentence_is(tokenizer: TextTokenizer) -> None:
     words = ["seven", "hundred", "and", "two"]
-    (found,) = words_input(tokenizer, frame=Frame()).learned([row(words)]).ids
-    assert list(found.ids) == tokenizer.encode([" ".join(words)])[0]
+    (ids,) = words_input(tokenizer, frame=Frame()).learned([row(words)]).ids
+    assert list(ids.ids) == tokenizer.encode([" ".join(words)])[0]
 
 
 def test_a_word_of_which_the_tokenizer_makes_nothing_still_has_a_place(tokenizer: TextTokenizer) -> None:
     nothing = "\u200b"
-    (found,) = words_input(tokenizer).learned([row(["one", nothing, "two"])]).ids
-    assert len(found.starts) == 3
-    assert len(set(found.starts)) == 3
+    (ids,) = words_input(tokenizer).learned([row(["one", nothing, "two"])]).ids
+    assert len(ids.starts) == 3
+    assert len(set(ids.starts)) == 3
 
 
 def test_a_long_sentence_ends_with_the_last_whole_word_that_fits(tokenizer: TextTokenizer) -> None:
     words = ["one", "thousandseven", "two"] * 4
-    own = pieces(tokenizer, words)
-    for limit in range(max(map(len, own)) + 2, 2 + sum(map(len, own)) + 1):
-        found = words_input(tokenizer, limit).learned([row(words)])
-        (one,) = found.ids
-        kept = len(one.starts)
-        assert len(one.ids) == 2 + sum(map(len, own[:kept])) <= limit
-        assert kept == len(words) or len(one.ids) + len(own[kept]) > limit
-        assert found.cut == (kept < len(words))
-        assert one.ids[-1] == 3
+    pieces_of_words = pieces(tokenizer, words)
+    for limit in range(max(map(len, pieces_of_words)) + 2, 2 + sum(map(len, pieces_of_words)) + 1):
+        encoded = words_input(tokenizer, limit).learned([row(words)])
+        (ids,) = encoded.ids
+        kept = len(ids.starts)
+        assert len(ids.ids) == 2 + sum(map(len, pieces_of_words[:kept])) <= limit
+        assert kept == len(words) or len(ids.ids) + len(pieces_of_words[kept]) > limit
+        assert encoded.cut == (kept < len(words))
+        assert ids.ids[-1] == 3
 
 
 @pytest.mark.parametrize("ask", ["items", "learned"])
@@ -108,8 +108,8 @@ def test_what_is_answered_keeps_every_word_and_what_is_learned_from_those_that_f
     ):
         (whole,) = field.items([row(words)])
     (learned,) = field.learned([row(words)]).ids
-    own = pieces(tokenizer, words)
-    assert list(whole.ids) == [2, *(token for piece in own for token in piece), 3]
+    pieces_of_words = pieces(tokenizer, words)
+    assert list(whole.ids) == [2, *(token for piece in pieces_of_words for token in piece), 3]
     assert len(whole.starts) == 27 > len(learned.starts)
     assert list(whole.ids[: len(learned.ids) - 1]) == list(learned.ids[:-1])
     assert whole.windows
@@ -155,9 +155,9 @@ def test_a_cache_gives_the_same_words_again(tokenizer: TextTokenizer, tmp_path: 
     rows: list[dict[str, Any]] = [{"words": ["thousandseven", "one"]}, {"words": "one " * 30}, {"words": ["two"]}]
     cache = Cache.of(write_jsonl(tmp_path / "rows.jsonl", rows), field.columns())
     for number, expected in enumerate(field.learned([Row("", one) for one in rows]).ids):
-        found = field.cached(cache, number)
-        assert (list(found.ids), list(found.starts)) == (list(expected.ids), list(expected.starts))
-        assert field.length(found) == field.lengths(cache)[number] == len(expected.ids)
+        cached = field.cached(cache, number)
+        assert (list(cached.ids), list(cached.starts)) == (list(expected.ids), list(expected.starts))
+        assert field.length(cached) == field.lengths(cache)[number] == len(expected.ids)
     assert cache.cut == {INPUT: 1, STARTS: 0}
 
 

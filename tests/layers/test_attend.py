@@ -270,7 +270,7 @@ def test_linear_attention_sums_many_positions_in_float32() -> None:
         ({"attention": "sparse"}, "attention"),
         ({"attention": "window", "window": 0}, "window"),
         ({"attention": "linear", "attention_dropout": 0.1}, "attention_dropout: linear attention never forms"),
-        ({"kind": "vit", "attention": "window"}, "attention: a window spans positions of one line"),
+        ({"kind": "vit", "attention": "window"}, "attention: window is for sequences"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_in_one_line(settings: dict[str, Any], message: str) -> None:

@@ -73,13 +73,13 @@ def by_hand(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> T
 def test_both_paths_of_attention_equal_the_formula(weights: bool, causal: bool, masked: bool) -> None:
     queries, keys, values = torch.randn(3, 3, 2, 5, 4).unbind()
     mask = (torch.arange(5) < LENGTHS[:, None])[:, None, None] if masked else None
-    found = attend(queries, KeysValues(keys, values), mask, causal, weights=weights)
+    states = attend(queries, KeysValues(keys, values), mask, causal, weights=weights)
     allowed = torch.ones(3, 2, 5, 5, dtype=torch.bool)
     allowed = allowed if mask is None else allowed & mask
     allowed = allowed.tril() if causal else allowed
     for row, head in product(range(3), range(2)):
         expected = by_hand(queries[row, head], keys[row, head], values[row, head], allowed[row, head])
-        torch.testing.assert_close(found.values[row, head], expected.float(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(states.values[row, head], expected.float(), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -185,9 +185,9 @@ def test_a_beam_in_one_cache_steps_as_each_hypothesis_alone(turned: bool, attend
     for place in range(steps):
         states = torch.randn(cache.rows, beam, 8)
         pasts = [torch.cat([past, state[None]]) for past, state in zip(pasts, states.flatten(0, 1), strict=True)]
-        found = layer.step(states, Past(cache, 0, cache.advance(states.device)), rotary)
+        stepped = layer.step(states, Past(cache, 0, cache.advance(states.device)), rotary)
         whole = layer(torch.stack(pasts), None, True, rotary)[:, -1]
-        torch.testing.assert_close(found.flatten(0, 1), whole, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(stepped.flatten(0, 1), whole, atol=1e-5, rtol=1e-5)
         leaves = place == ROOM // 2
         rows = [1] if leaves else range(cache.rows)
         parents = torch.cat([row * beam + torch.randint(beam, (beam,)) for row in rows])
@@ -198,7 +198,7 @@ def test_a_beam_in_one_cache_steps_as_each_hypothesis_alone(turned: bool, attend
 def test_attention_of_the_rnns_equals_a_loop_in_float64(kind: Literal["additive", "dot"]) -> None:
     layer, hidden, queries = QueryAttention(7, 10, 6, kind), some_hidden(), torch.randn(3, 4, 7)
     states = hidden.need("states")
-    found = layer(queries, layer.key(states), states, hidden.mask)
+    attended = layer(queries, layer.key(states), states, hidden.mask)
     w, bias, u = (value.double() for value in (layer.query.weight, layer.query.bias, layer.key.weight))
     assert (layer.energy is None) == (kind == "dot")
     for row, at in product(range(3), range(4)):
@@ -215,9 +215,9 @@ def test_attention_of_the_rnns_equals_a_loop_in_float64(kind: Literal["additive"
         weights = torch.tensor([math.exp(score) / total for score in scores], dtype=torch.float64)
         expected = sum((weight * state.double() for weight, state in zip(weights, states[row], strict=False)), start=0)
         assert isinstance(expected, Tensor)
-        torch.testing.assert_close(found.values[row, at], expected.float(), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found.weights[row, 0, at, : len(weights)], weights.float(), atol=1e-6, rtol=1e-5)
-        assert not found.weights[row, 0, at, len(weights) :].any()
+        torch.testing.assert_close(attended.values[row, at], expected.float(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(attended.weights[row, 0, at, : len(weights)], weights.float(), atol=1e-6, rtol=1e-5)
+        assert not attended.weights[row, 0, at, len(weights) :].any()
 
 
 def test_turned_queries_and_keys_know_only_their_distance() -> None:
@@ -230,13 +230,13 @@ def test_turned_queries_and_keys_know_only_their_distance() -> None:
 
 def test_turning_follows_the_formula_from_any_start() -> None:
     rotary, heads = Rotary(6, 20), torch.randn(2, 3, 4, 6)
-    found = rotary(heads, start=11)
+    turned = rotary(heads, start=11)
     for position, pair in product(range(4), range(3)):
         angle = (11 + position) * 10_000 ** (-2 * pair / 6)
         first, second = heads[:, :, position, pair], heads[:, :, position, pair + 3]
         cos, sin = math.cos(angle), math.sin(angle)
-        torch.testing.assert_close(found[:, :, position, pair], first * cos - second * sin, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found[:, :, position, pair + 3], second * cos + first * sin, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(turned[:, :, position, pair], first * cos - second * sin, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(turned[:, :, position, pair + 3], second * cos + first * sin, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("width", [2, 6, 16])

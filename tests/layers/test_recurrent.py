@@ -20,11 +20,11 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
-def reference(own: TwoWay, cell: CellKind, layers: int, directions: int) -> nn.GRU | nn.LSTM:
+def reference(recurrent: TwoWay, cell: CellKind, layers: int, directions: int) -> nn.GRU | nn.LSTM:
     """PyTorch's layers with the same weights."""
     kind = nn.GRU if cell == "gru" else nn.LSTM
     other = kind(5, 3, layers, batch_first=True, bidirectional=directions == 2)
-    ways = [("", own.forwards), ("_reverse", own.backwards)][:directions]
+    ways = [("", recurrent.forwards), ("_reverse", recurrent.backwards)][:directions]
     weights = {
         name.replace("_l0", f"_l{number}{suffix}"): value
         for suffix, way in ways
@@ -39,21 +39,21 @@ def reference(own: TwoWay, cell: CellKind, layers: int, directions: int) -> nn.G
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_padded_rows_read_both_ways_equal_packed_ones(cell: CellKind, layers: int, directions: int) -> None:
-    own = TwoWay(cell, 5, 3, layers, directions, dropout=0.5).eval()
+    layer = TwoWay(cell, 5, 3, layers, directions, dropout=0.5).eval()
     inputs = torch.randn(4, 7, 5)
     packed = pack_padded_sequence(inputs, LENGTHS, batch_first=True, enforce_sorted=False)
-    outputs, after = reference(own, cell, layers, directions)(packed)
+    outputs, after = reference(layer, cell, layers, directions)(packed)
     expected = pad_packed_sequence(outputs, batch_first=True)[0]
     last = after if cell == "gru" else after[0]
-    states, summary = own(inputs, MASK)
+    states, summary = layer(inputs, MASK)
     torch.testing.assert_close(states[MASK], expected[MASK], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(summary, torch.cat(list(last[-directions:]), -1), atol=1e-6, rtol=1e-5)
 
 
 def test_what_stands_in_the_padding_is_never_read() -> None:
-    own, inputs = TwoWay("gru", 5, 3, 2, 2, dropout=0.0), torch.randn(4, 7, 5)
-    states, summary = own(inputs, MASK)
-    others = own(inputs.masked_fill(~MASK[..., None], 99.0), MASK)
+    layer, inputs = TwoWay("gru", 5, 3, 2, 2, dropout=0.0), torch.randn(4, 7, 5)
+    states, summary = layer(inputs, MASK)
+    others = layer(inputs.masked_fill(~MASK[..., None], 99.0), MASK)
     assert torch.equal(others[0][MASK], states[MASK])
     assert torch.equal(others[1], summary)
 
@@ -64,10 +64,10 @@ def test_real_positions_are_turned_around_and_padding_stays() -> None:
 
 
 def test_dropout_between_layers_acts_only_while_training() -> None:
-    own, inputs = TwoWay("gru", 5, 3, 2, 2, dropout=0.5), torch.randn(4, 7, 5)
-    assert not torch.equal(own(inputs, MASK)[0], own(inputs, MASK)[0])
-    own.eval()
-    assert torch.equal(own(inputs, MASK)[0], own(inputs, MASK)[0])
+    layer, inputs = TwoWay("gru", 5, 3, 2, 2, dropout=0.5), torch.randn(4, 7, 5)
+    assert not torch.equal(layer(inputs, MASK)[0], layer(inputs, MASK)[0])
+    layer.eval()
+    assert torch.equal(layer(inputs, MASK)[0], layer(inputs, MASK)[0])
     single = TwoWay("gru", 5, 3, 1, 2, dropout=0.5)
     assert torch.equal(single(inputs, MASK)[0], single(inputs, MASK)[0])
 
@@ -75,19 +75,19 @@ def test_dropout_between_layers_acts_only_while_training() -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_steps_one_at_a_time_equal_the_whole(cell: CellKind, layers: int) -> None:
-    own = Recurrent(cell, 5, 3, layers, dropout=0.5).eval()
+    layer = Recurrent(cell, 5, 3, layers, dropout=0.5).eval()
     inputs = torch.randn(4, 7, 5)
-    start = own.state(torch.randn(4, layers * 3))
-    whole, last = own(inputs, start)
+    start = layer.state(torch.randn(4, layers * 3))
+    whole, last = layer(inputs, start)
     state: RecurrentState = start
     stepped: list[Tensor] = []
     for place in range(7):
-        one, state = own(inputs[:, place : place + 1], state)
-        stepped.append(one)
+        output, state = layer(inputs[:, place : place + 1], state)
+        stepped.append(output)
     torch.testing.assert_close(torch.cat(stepped, 1), whole, atol=1e-6, rtol=1e-5)
     assert len(state) == len(last) == (1 if cell == "gru" else 2)
-    for one, other in zip(state, last, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    for output, other in zip(state, last, strict=True):
+        torch.testing.assert_close(output, other, atol=1e-6, rtol=1e-5)
 
 
 def test_a_starting_state_gives_each_layer_its_own_part() -> None:

@@ -32,7 +32,7 @@ def seed() -> None:
 
 
 def inputs(kind: str) -> tuple[InputSpec, InputBatch]:
-    """What each encoder reads."""
+    """Input of each encoder."""
     if kind in ("convnet", "vit"):
         return Features(), Images(torch.randn(2, 3, 16, 16))
     if kind == "spectrogram":

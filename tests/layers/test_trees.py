@@ -15,7 +15,7 @@ Scores = NDArray[Any]
 
 
 def is_tree(heads: tuple[int, ...]) -> bool:
-    """Whether one word hangs from the root, and every other from it in the end."""
+    """Returns True if one word hangs from the root, and every other from it in the end."""
     for start in range(1, len(heads) + 1):
         place, steps = start, 0
         while place and steps <= len(heads):
@@ -126,7 +126,7 @@ def test_a_word_never_hangs_from_itself() -> None:
 
 
 def test_barred_edges_are_not_taken() -> None:
-    found = 0
+    count = 0
     for seed in range(60):
         scores = some_scores(seed, 4)
         scores[np.random.default_rng(seed).random(scores.shape) < 0.5] = -np.inf
@@ -135,9 +135,9 @@ def test_barred_edges_are_not_taken() -> None:
             with pytest.raises(ValueError, match="no tree"):
                 best_tree(scores)
         else:
-            found += 1
+            count += 1
             assert tuple(best_tree(scores).tolist()) == best
-    assert 10 < found < 50
+    assert 10 < count < 50
 
 
 def test_a_single_tree_that_is_left_is_found() -> None:

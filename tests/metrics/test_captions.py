@@ -38,16 +38,16 @@ def made(images: int, seed: int) -> tuple[list[str], References]:
     written, references = [], []
     for _ in range(images):
         right = [sentence() for _ in range(int(draw.integers(1, 6)))]
-        own = sentence() if draw.random() < 0.3 else list(right[0])
-        for place in np.flatnonzero(draw.random(len(own)) < 0.2):
-            own[place] = str(draw.choice(VOCABULARY.split()))
-        written.append(" ".join(own))
+        caption = sentence() if draw.random() < 0.3 else list(right[0])
+        for place in np.flatnonzero(draw.random(len(caption)) < 0.2):
+            caption[place] = str(draw.choice(VOCABULARY.split()))
+        written.append(" ".join(caption))
         references.append([" ".join(one) for one in right])
     return written, references
 
 
 def by_coco(scorer: Any, written: list[str], references: References) -> Any:
-    """What the reference implementation makes of the same words."""
+    """Scores of the reference implementation for the same words."""
     right = {place: [" ".join(words(one)) for one in many] for place, many in enumerate(references)}
     return scorer.compute_score(right, {place: [" ".join(words(one))] for place, one in enumerate(written)})[0]
 
@@ -256,9 +256,9 @@ def test_captions_are_judged_without_a_beginning(tokenizer: TextTokenizer) -> No
 
 def test_the_loss_counts_every_caption(tokenizer: TextTokenizer) -> None:
     model, total, count = captioner(tokenizer), 0.0, 0
-    for one in examples():
-        for caption in one["captions"]:
-            loss = model.losses(model.batch([{**one, "captions": [caption]}]))["main"]
+    for example in examples():
+        for caption in example["captions"]:
+            loss = model.losses(model.batch([{**example, "captions": [caption]}]))["main"]
             total, count = total + float(loss.sum.detach()), count + loss.count
     assert twofold.evaluate(model, examples(), SHORT).metrics["loss"] == pytest.approx(total / count, rel=1e-4)
 

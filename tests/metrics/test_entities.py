@@ -20,7 +20,7 @@ def made(seed: int, tags: list[str]) -> tuple[list[list[str]], list[list[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("tags", "found"),
+    ("tags", "expected"),
     [
         ("", []),
         ("O O", []),
@@ -35,8 +35,8 @@ def made(seed: int, tags: list[str]) -> tuple[list[list[str]], list[list[str]]]:
         ("S-X B-X I-X E-X I-X", [("X", 0, 0), ("X", 1, 3), ("X", 4, 4)]),
     ],
 )
-def test_entities_by_hand(tags: str, found: list[Entity]) -> None:
-    assert entities(tags.split()) == found
+def test_entities_by_hand(tags: str, expected: list[Entity]) -> None:
+    assert entities(tags.split()) == expected
 
 
 def test_scores_by_hand() -> None:
@@ -71,12 +71,12 @@ def test_without_entities_scores_are_0() -> None:
 def test_scores_are_those_of_seqeval(seed: int, tags: list[str]) -> None:
     seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
     predicted, right = made(seed, tags)
-    for one in predicted + right:
-        assert entities(one) == seqeval.get_entities(one)
+    for sentence in predicted + right:
+        assert entities(sentence) == seqeval.get_entities(sentence)
     scores = tag_scores(predicted, right)
     table = seqeval.precision_recall_fscore_support(right, predicted, average=None, zero_division=0)
-    own = [(one.precision, one.recall, one.f1, one.support) for one in scores.by_type.values()]
-    assert own == [pytest.approx(row) for row in zip(*table, strict=True)]
+    ours = [(one.precision, one.recall, one.f1, one.support) for one in scores.by_type.values()]
+    assert ours == [pytest.approx(row) for row in zip(*table, strict=True)]
     micro = seqeval.precision_recall_fscore_support(right, predicted, average="micro", zero_division=0)
     overall = scores.entities
     assert (overall.precision, overall.recall, overall.f1, overall.support) == pytest.approx(micro)

@@ -34,8 +34,8 @@ def test_label_scores_are_those_of_scikit_learn(seed: int, rows: int, most: int)
         assert scores.matthews == pytest.approx(metrics.matthews_corrcoef(right, predicted))
     expected = metrics.precision_recall_fscore_support(right, predicted, labels=range(CLASSES), zero_division=0)
     by_class = scores.by_class
-    for own, other in zip((by_class.precision, by_class.recall, by_class.f1, by_class.support), expected, strict=True):
-        assert own == pytest.approx(other)
+    for ours, other in zip((by_class.precision, by_class.recall, by_class.f1, by_class.support), expected, strict=True):
+        assert ours == pytest.approx(other)
 
 
 def test_label_scores_by_hand() -> None:

@@ -48,7 +48,7 @@ def test_no_label_at_all_scores_0_but_matches() -> None:
 
 
 def test_sets_that_are_not_bool_are_an_error() -> None:
-    with pytest.raises(ValueError, match="said by bool, not int64 and bool"):
+    with pytest.raises(ValueError, match="must be arrays of bool, not int64 and bool"):
         set_scores(np.zeros((2, 2), int), np.zeros((2, 2), bool))
 
 

@@ -38,12 +38,12 @@ def made(seed: int, most: int = COUNTED_CLASSES) -> tuple[Numbers, Numbers, npt.
 def plain(pixels: list[tuple[int, int]]) -> dict[str, Any]:
     """Every score from pairs of a written and a right class, by a loop over classes and pixels."""
     iou, dice = [], []
-    for one in range(COUNTED_CLASSES):
+    for kind in range(COUNTED_CLASSES):
         hits = either = sizes = 0
         for written, right in pixels:
-            hits += written == one and right == one
-            either += written == one or right == one
-            sizes += (written == one) + (right == one)
+            hits += written == kind and right == kind
+            either += written == kind or right == kind
+            sizes += (written == kind) + (right == kind)
         iou.append(hits / either if either else math.nan)
         dice.append(2 * hits / sizes if sizes else math.nan)
     occurring = [one for one in range(COUNTED_CLASSES) if not math.isnan(iou[one])]
@@ -123,7 +123,7 @@ def test_masks_of_other_shapes_are_an_error(written: tuple[int, ...], counts: tu
         ([2], [0], [True], "the written mask holds classes 2 to 2; known are 0 to 1"),
         ([0], [-1], [True], "the right mask holds classes -1 to -1"),
         ([0.5], [0], [True], "the written mask must hold whole numbers, not float64"),
-        ([0], [0], [1], "said by bool, not int64"),
+        ([0], [0], [1], "must be an array of bool, not int64"),
     ],
 )
 def test_what_is_no_mask_is_an_error(written: Any, right: Any, counts: Any, message: str) -> None:
@@ -154,8 +154,8 @@ def rows(given: list[Example]) -> list[Row]:
 
 def scores(painted: list[Pixels], right: list[Pixels]) -> Confusion:
     confusion = Confusion(len(CLASSES))
-    for one, other in zip(painted, right, strict=True):
-        confusion.add(one, other, other != VOID)
+    for first, other in zip(painted, right, strict=True):
+        confusion.add(first, other, other != VOID)
     return confusion
 
 
@@ -196,11 +196,11 @@ def test_scores_do_not_depend_on_how_many_are_painted_at_a_time(
 
 def test_the_loss_is_the_mean_over_the_pixels_that_count(tokenizer: TextTokenizer) -> None:
     model, total, count = painter(tokenizer), 0.0, 0
-    for one in examples():
+    for example in examples():
         with torch.no_grad():
-            chances = model.decoder()(model.encoder(model.batch([one]))).logits.double().log_softmax(1)[0].numpy()
-        counts = one["mask"] != VOID
-        right = np.where(counts, one["mask"], 0)
+            chances = model.decoder()(model.encoder(model.batch([example]))).logits.double().log_softmax(1)[0].numpy()
+        counts = example["mask"] != VOID
+        right = np.where(counts, example["mask"], 0)
         total -= np.take_along_axis(chances, right[None], 0)[0][counts].sum()
         count += counts.sum()
     measured = evaluate(model.train(), rows(examples()), families=["loss"]).metrics

@@ -1,4 +1,4 @@
-"""How a ranker is judged: by its own scores, by the definitions of the metrics, and by the whole file."""
+"""Rankers are judged by their scores, by the definitions of the metrics, and by the whole file."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def ranker(tokenizer: TextTokenizer, kind: str, **settings: Any) -> Ranker:
 
 
 def scores(model: Ranker, context: Any, candidates: list[str]) -> list[float]:
-    found: list[float] = model.score([context], model.prepare(candidates))[0].tolist()
-    return found
+    values: list[float] = model.score([context], model.prepare(candidates))[0].tolist()
+    return values
 
 
 def in_order(values: list[float], relevant: list[bool]) -> list[bool]:
-    """What is relevant, best first."""
+    """Relevance of the candidates, best first."""
     return [relevant[number] for number in np.argsort([-value for value in values])]
 
 
@@ -77,11 +77,11 @@ def test_metrics_are_their_definitions_over_the_models_own_scores(tokenizer: Tex
 def test_a_model_that_cannot_tell_candidates_apart_gets_exactly_chance(tokenizer: TextTokenizer) -> None:
     model = ranker(tokenizer, "cross")
     model.head.output.weight.data.zero_()  # type: ignore[union-attr, operator]
-    found = evaluate(model, rows_of_candidates(of=4), timed=0).metrics
-    assert found["r@1"] == 1 / 4
-    assert found["r@2"] == 2 / 4
-    assert found["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
-    assert "r@5" not in found
+    report = evaluate(model, rows_of_candidates(of=4), timed=0).metrics
+    assert report["r@1"] == 1 / 4
+    assert report["r@2"] == 2 / 4
+    assert report["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+    assert "r@5" not in report
 
 
 def test_rows_may_have_unequal_numbers_of_candidates(tokenizer: TextTokenizer) -> None:
@@ -101,12 +101,12 @@ def test_rows_with_several_right_candidates_are_judged_by_all_of_them(tokenizer:
         gains.append(draw.permutation([3, 1, 1] + [0] * 9))
         row["labels"] = gains[-1].tolist()
         del row["label"]
-    own = [scores(model, row["context"], row["candidates"]) for row in rows]
+    row_scores = [scores(model, row["context"], row["candidates"]) for row in rows]
     report = evaluate(model, rows)
-    orders = [in_order(values, (gain > 0).tolist()) for values, gain in zip(own, gains, strict=True)]
+    orders = [in_order(values, (gain > 0).tolist()) for values, gain in zip(row_scores, gains, strict=True)]
     for name, metric in {"mrr": "mrr", "map": "map", **{f"r@{k}": f"recall@{k}" for k in (1, 2, 5, 10)}}.items():
         assert report.metrics[name] == pytest.approx(np.mean([plain(metric, order) for order in orders])), name
-    graded = [ndcg(values, gain, 10) for values, gain in zip(own, gains, strict=True)]
+    graded = [ndcg(values, gain, 10) for values, gain in zip(row_scores, gains, strict=True)]
     assert report.metrics["ndcg@10"] == pytest.approx(np.mean(graded))
     assert report.metrics["mrr"] > report.metrics["map"]
     if kind != "cross":
@@ -123,8 +123,8 @@ def test_a_list_of_right_numbers_is_as_good_as_a_mark_for_each(tokenizer: TextTo
     listed = [{**row, "label": [row["label"]]} for row in rows]
     marked = [{**row, "label": None, "labels": [number == row["label"] for number in range(12)]} for row in rows]
     model = ranker(tokenizer, "bi")
-    found = [evaluate(model, one, timed=0).metrics for one in (rows, listed, marked)]
-    assert found[0] == found[1] == found[2]
+    reports = [evaluate(model, one, timed=0).metrics for one in (rows, listed, marked)]
+    assert reports[0] == reports[1] == reports[2]
 
 
 def test_all_responses_of_a_pair_are_right_and_others_are_drawn() -> None:
@@ -175,7 +175,8 @@ def test_the_whole_file_of_pairs_is_judged(tokenizer: TextTokenizer, kind: str) 
     assert report.examples == len(PAIRS)
     asked = questions(model.reader, as_rows(PAIRS), 7)
     places = [
-        1 + sum(one > own[0] for one in own[1:]) for own in (scores(model, q.context, q.candidates) for q in asked)
+        1 + sum(one > values[0] for one in values[1:])
+        for values in (scores(model, q.context, q.candidates) for q in asked)
     ]
     assert report.metrics["mrr"] == pytest.approx(np.mean([1 / place for place in places]))
     assert report.metrics["r@1"] == pytest.approx(np.mean([place == 1 for place in places]))
@@ -205,7 +206,7 @@ def test_the_cosine_of_a_poly_encoder_is_with_what_the_response_finds_in_the_con
     rows: list[dict[str, Any]] = [
         {"context": row["source"], "candidates": [row["target"], "x"], "label": 0} for row in made.numbers(9, seed=8)
     ]
-    found = []
+    cosines = []
     for row in rows:
         contexts, response = (
             model.embed_contexts([row["context"]]),
@@ -214,8 +215,8 @@ def test_the_cosine_of_a_poly_encoder_is_with_what_the_response_finds_in_the_con
         codes = contexts.vectors[0] if contexts.mask is None else contexts.vectors[0][contexts.mask[0]]
         beta = codes.shape[1] ** -0.5 if settings.get("attention") == "scaled" else 1.0
         seen = sum(weight * code for weight, code in zip((beta * codes @ response).softmax(0), codes, strict=True))
-        found.append(torch.cosine_similarity(torch.as_tensor(seen), response, dim=0).item())
-    assert evaluate(model, rows).metrics["cosine"] == pytest.approx(np.mean(found), abs=1e-6)
+        cosines.append(torch.cosine_similarity(torch.as_tensor(seen), response, dim=0).item())
+    assert evaluate(model, rows).metrics["cosine"] == pytest.approx(np.mean(cosines), abs=1e-6)
 
 
 @pytest.fixture
@@ -251,18 +252,18 @@ def test_evaluate_prints_metrics_and_examples(folder: Path, kind: str) -> None:
     assert {"r@1", "r@2", "r@5", "r@10", "mrr", "map", "ndcg@10", "milliseconds"} <= set(content["metrics"])
     assert all(isinstance(value, float) for value in content["metrics"].values())
     assert content["candidates"] == [{"candidates": "12", "rows": 23}]
-    own = evaluate(folder / kind, str(folder / "rows.jsonl"), timed=0).metrics
-    assert own == {name: value for name, value in content["metrics"].items() if name != "milliseconds"}
+    metrics = evaluate(folder / kind, str(folder / "rows.jsonl"), timed=0).metrics
+    assert metrics == {name: value for name, value in content["metrics"].items() if name != "milliseconds"}
     shown = CliRunner().invoke(main, ["evaluate", str(folder / kind), str(folder / "rows.jsonl")]).stdout
     assert shown.startswith("23 examples\n")
-    assert f"mrr          {own['mrr']:.4f}\n" in shown
+    assert f"mrr          {metrics['mrr']:.4f}\n" in shown
 
 
 def test_among_says_how_many_candidates_a_pair_gets(folder: Path) -> None:
     assert answer(folder / "bi", folder / "pairs.jsonl")["candidates"] == [{"candidates": "10", "rows": 37}]
-    found = answer(folder / "bi", folder / "pairs.jsonl", "--among", "2")
-    assert found["candidates"] == [{"candidates": "2", "rows": 37}]
-    assert "r@2" not in found["metrics"]
+    report = answer(folder / "bi", folder / "pairs.jsonl", "--among", "2")
+    assert report["candidates"] == [{"candidates": "2", "rows": 37}]
+    assert "r@2" not in report["metrics"]
     assert "different responses" in refusal(folder / "bi", folder / "pairs.jsonl", "--among", "1000")
 
 

@@ -1,4 +1,4 @@
-"""How well a whole corpus is searched, against a loop over all of it, and what is said about wrong queries."""
+"""Metrics of retrieval from a whole corpus, against a loop over all of it, and errors of wrong queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from twofold.model.config import MAIN
 
 
 def searched(model: Ranker, queries: Sequence[dict[str, Any]], corpus: Sequence[Candidate]) -> Report:
-    """How well a whole corpus is searched."""
+    """Metrics of retrieval from a whole corpus."""
     return retrieval.measure(Evaluation(model, as_rows(list(queries)), MAIN, GenerateOptions(), corpus=corpus))
 
 
@@ -79,8 +79,8 @@ def test_graded_relevance_gives_the_metrics_of_ranx(tokenizer: TextTokenizer) ->
     ]
     corpus = [Candidate(text, number, f"d{number}") for number, text in enumerate(TEXTS)]
     report = searched(model, queries, corpus)
-    own = [np.array(scores(model, TEXTS[number], TEXTS)) for number in range(9)]
-    reference = by_ranx(own, gains)
+    ours = [np.array(scores(model, TEXTS[number], TEXTS)) for number in range(9)]
+    reference = by_ranx(ours, gains)
     named = {"ndcg@10": "ndcg@10", "mrr": "mrr", "map": "map", "r@1": "recall@1", "r@10": "recall@10"}
     for name, metric in named.items():
         assert report.metrics[name] == pytest.approx(np.mean(reference[metric]), abs=1e-9), name
@@ -108,7 +108,7 @@ def test_every_query_is_looked_at_before_a_text_is_read(
         searched(model, [*good, *wrong], corpus)
     with pytest.raises(TwofoldError, match="rows:201: 'text' is empty"):
         searched(model, [*good, {"text": "", "relevant": ["d1"]}], corpus)
-    with pytest.raises(TwofoldError, match="there is no query"):
+    with pytest.raises(TwofoldError, match="there are no queries"):
         searched(model, [], corpus)
 
 

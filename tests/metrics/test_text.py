@@ -82,7 +82,7 @@ def rows(number: int = 90) -> list[Row]:
 
 
 def token_losses(model: Model, row: Row) -> Iterator[float]:
-    """How surprising each token of the target is, read step by step, one row at a time."""
+    """Negative log-probability of each token of the target, read step by step, one row at a time."""
     part: Any = model.decoder()
     with torch.no_grad():
         state = part.start(model.encoder(model.batch([row.values], targets=False)))

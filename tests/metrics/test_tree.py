@@ -36,8 +36,8 @@ def test_subtypes_are_left_out_on_both_sides() -> None:
 
 
 def test_a_sentence_is_whole_with_every_head_and_relation() -> None:
-    one: list[Arc] = [(0, "root"), (1, "nmod")]
-    assert tree_scores([RIGHT[0], one], RIGHT)["whole_trees"] == 0.5
+    tree: list[Arc] = [(0, "root"), (1, "nmod")]
+    assert tree_scores([RIGHT[0], tree], RIGHT)["whole_trees"] == 0.5
     assert tree_scores([RIGHT[0], [(2, "root"), (1, "obj")]], RIGHT)["whole_trees"] == 0.5
 
 

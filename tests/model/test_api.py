@@ -57,10 +57,10 @@ def cross_entropy(output: DecoderOutput, batch: Batch, name: str) -> Tensor:
 def test_cross_entropy_of_what_a_model_gives_for_a_batch_is_its_loss(tokenizer: TextTokenizer, name: str) -> None:
     model = KINDS[name](tokenizer)
     batch = model.batch(KINDS[name].rows)
-    own = cross_entropy(model(batch)["main"], batch, name)
+    expected = cross_entropy(model(batch)["main"], batch, name)
     if name == "mask" and getattr(model.config.tasks["main"].decoder, "dice", None):
         pytest.skip("its loss adds the Dice loss")
-    torch.testing.assert_close(own, model.loss(batch), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(expected, model.loss(batch), atol=1e-5, rtol=1e-5)
 
 
 @each(KINDS)
@@ -209,7 +209,7 @@ def test_a_ranker_predicts_nothing_and_names_what_would_do(tokenizer: TextTokeni
 def test_every_model_explains_itself_but_one_that_answers_nothing(tokenizer: TextTokenizer, name: str) -> None:
     model, kind = KINDS[name](tokenizer), KINDS[name]
     if name == "tokens":
-        with pytest.raises(TwofoldError, match="was pre-trained and answers nothing"):
+        with pytest.raises(TwofoldError, match="a language model for pre-training has no answers"):
             model.explain(kind.given)
     elif isinstance(model, Ranker):
         assert len(model.explain(kind.given, kind.candidates, k=2, influence=False).candidates) == 2

@@ -39,10 +39,10 @@ def captioner(tokenizer: TextTokenizer, reads: str, writes: str, seed: int = 0, 
 
 
 def rows_read(model: Model) -> list[int]:
-    """How many images were read each time."""
-    found: list[int] = []
-    model.encoder.register_forward_hook(lambda _, given, __: found.append(len(given[0])))
-    return found
+    """Number of images that were read each time."""
+    counts: list[int] = []
+    model.encoder.register_forward_hook(lambda _, given, __: counts.append(len(given[0])))
+    return counts
 
 
 @each_pair
@@ -79,10 +79,10 @@ def test_also_in_a_training(tmp_path: Path) -> None:
 
 def test_a_image_without_captions_of_its_own_takes_none_of_another(tokenizer: TextTokenizer) -> None:
     model = captioner(tokenizer, "convnet", "attention_rnn")
-    one, two = EXAMPLES
-    right = model.losses(model.batch([one, {**two, "captions": ["삼백"]}]))["main"].sum
-    wrong = model.losses(model.batch([two, {**one, "captions": ["삼백"]}]))["main"].sum
-    swapped = model.losses(model.batch([{**two, "captions": ["삼백"]}, one]))["main"].sum
+    first, two = EXAMPLES
+    right = model.losses(model.batch([first, {**two, "captions": ["삼백"]}]))["main"].sum
+    wrong = model.losses(model.batch([two, {**first, "captions": ["삼백"]}]))["main"].sum
+    swapped = model.losses(model.batch([{**two, "captions": ["삼백"]}, first]))["main"].sum
     torch.testing.assert_close(swapped, right, atol=1e-4, rtol=1e-5)
     assert abs((wrong - right).item()) > 1e-3
 
@@ -107,12 +107,12 @@ def greedily(model: Model, image: Any, limit: int) -> tuple[list[int], float]:
 def test_a_beam_of_one_is_greedy(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
     model = captioner(tokenizer, reads, writes)
     images, options = [some_image(seed=number) for number in range(4)], GenerateOptions(beam=1, max_length=7)
-    found = model.predict(images, options)
-    for image, prediction in zip(images, found, strict=True):
+    predictions = model.predict(images, options)
+    for image, prediction in zip(images, predictions, strict=True):
         tokens, score = greedily(model, image, 7)
         assert prediction.output == tokenizer.decode(tokens)
         assert prediction.score == pytest.approx(score, abs=1e-4)
-    assert len({prediction.score for prediction in found}) == 4
+    assert len({prediction.score for prediction in predictions}) == 4
 
 
 @each_pair

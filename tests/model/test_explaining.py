@@ -73,11 +73,11 @@ def test_every_layer_and_head_of_a_transformer_is_shown(tokenizer: TextTokenizer
     }
     for attention in explanation.attention:
         np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
-    own = explanation.attention_of("decoder")
-    assert own is not None
-    assert own.queries == explanation.written
-    assert own.keys == ("<s>", *explanation.written[:-1])
-    assert not np.triu(own.weights, 1).any()  # no token sees a later one
+    self_attention = explanation.attention_of("decoder")
+    assert self_attention is not None
+    assert self_attention.queries == explanation.written
+    assert self_attention.keys == ("<s>", *explanation.written[:-1])
+    assert not np.triu(self_attention.weights, 1).any()  # no token sees a later one
 
 
 def test_the_steps_of_a_beam_lead_to_the_answer(tokenizer: TextTokenizer) -> None:
@@ -217,15 +217,15 @@ def test_influence_on_a_ranking_score_is_its_change(
     (candidate,) = [
         candidate for candidate in explained.explain(CONTEXT, CANDIDATES, 4).candidates if candidate.text == "삼백 six"
     ]
-    context, own = candidate.context_influence, candidate.candidate_influence
+    context, response = candidate.context_influence, candidate.candidate_influence
     assert context is not None
-    assert own is not None
+    assert response is not None
     assert context.words == ("two", "hundred", "and", "six")
-    assert own.words == ("삼백", "six")
+    assert response.words == ("삼백", "six")
     pairs = [(CONTEXT, "삼백 six"), (["two hundred", "six"], "삼백 six"), (CONTEXT, "six")]
     whole, without_and, without_300 = explained.score_pairs(pairs).tolist()
     assert context.values[2, 0] == pytest.approx(whole - without_and, abs=1e-4)
-    assert own.values[0, 0] == pytest.approx(whole - without_300, abs=1e-4)
+    assert response.values[0, 0] == pytest.approx(whole - without_300, abs=1e-4)
 
 
 def test_an_explanation_is_json(tokenizer: TextTokenizer) -> None:
@@ -271,7 +271,7 @@ def test_what_cannot_be_explained_is_one_line(tokenizer: TextTokenizer) -> None:
     with pytest.raises(TwofoldError, match="prepared candidates hold vectors without their tokens; give the texts"):
         bi.explain(CONTEXT, bi.prepare(CANDIDATES))  # type: ignore[arg-type]
     guess = small_reader(tokenizer, encoder("transformer"), decoder("tokens")).eval()
-    with pytest.raises(TwofoldError, match="this model was pre-trained and answers nothing"):
+    with pytest.raises(TwofoldError, match="a language model for pre-training has no answers"):
         guess.explain(SENTENCE)
 
 

@@ -68,8 +68,8 @@ def right_places(count: int = 8) -> list[tuple[Path, str]]:
 def test_texts_find_their_images_and_images_their_texts(ranker: Ranker, folder: Path) -> None:
     named = right_places()
     paths, captions = [folder / "shapes" / name for name, _ in named], [caption for _, caption in named]
-    found = [ranker.rank(caption, paths, 1)[0] for caption in captions]
-    assert np.mean([hit.text == str(path) for hit, path in zip(found, paths, strict=True)]) > 0.6
+    first_hits = [ranker.rank(caption, paths, 1)[0] for caption in captions]
+    assert np.mean([hit.text == str(path) for hit, path in zip(first_hits, paths, strict=True)]) > 0.6
     back = ranker.reversed()
     hits = [back.rank(path, captions, 1)[0] for path in paths]
     assert np.mean([hit.text == caption for hit, caption in zip(hits, captions, strict=True)]) > 0.6
@@ -193,23 +193,23 @@ def test_images_are_indexed_searched_and_changed_like_texts(folder: Path, tmp_pa
     write_shapes(shapes, 20)
     index = tmp_path / "shapes.index"
     line = refusal("index", "build", index, "--model", run, "--texts", shapes / "rows.tsv", "--split", "100:20")
-    assert line == "split: only texts are cut into passages, and the model's candidates are none; leave it out"
+    assert line == "split: only texts are split into passages, and the model's candidates are not texts; leave it out"
     assert not index.exists()
     assert run_command("index", "build", index, "--model", run, "--texts", shapes / "rows.tsv").exit_code == 0
     ranked = answer("rank", run, "--candidates", shapes / "rows.tsv", "a red bar", "-k", "5", "--json")["hits"]
-    found = answer("search", index, "a red bar", "-k", "5", "--json")
-    assert found["exact"]
-    assert [hit["text"] for hit in found["hits"]] == [hit["text"] for hit in ranked]
-    assert [hit["score"] for hit in found["hits"]] == pytest.approx([hit["score"] for hit in ranked], abs=1e-4)
-    assert found["hits"][0]["fields"]["caption"]  # what else stands in the table can be filtered by
+    result = answer("search", index, "a red bar", "-k", "5", "--json")
+    assert result["exact"]
+    assert [hit["text"] for hit in result["hits"]] == [hit["text"] for hit in ranked]
+    assert [hit["score"] for hit in result["hits"]] == pytest.approx([hit["score"] for hit in ranked], abs=1e-4)
+    assert result["hits"][0]["fields"]["caption"]  # what else stands in the table can be filtered by
     path = shapes / "003.png"
     path.write_bytes((shapes / "004.png").read_bytes())  # another image under the same name
     assert run_command("index", "update", index, "--texts", shapes / "rows.tsv").exit_code == 0
     scores = {hit["text"]: hit["score"] for hit in answer("search", index, "a red bar", "-k", "20", "--json")["hits"]}
     assert scores[str(path)] == pytest.approx(scores[str(shapes / "004.png")], abs=1e-4)
-    assert run_command("index", "remove", index, str(found["hits"][0]["id"])).exit_code == 0
+    assert run_command("index", "remove", index, str(result["hits"][0]["id"])).exit_code == 0
     after = answer("search", index, "a red bar", "-k", "20", "--json")["hits"]
-    assert found["hits"][0]["text"] not in {hit["text"] for hit in after}
+    assert result["hits"][0]["text"] not in {hit["text"] for hit in after}
     line = refusal("search", index, path)
     assert line == f"{path}: this model reads texts, not images"
 
@@ -221,8 +221,8 @@ def test_texts_are_indexed_to_be_found_by_images(folder: Path, tmp_path: Path) -
     texts = ("--texts", tmp_path / "captions.txt")
     assert run_command("index", "build", index, "--model", folder / "run", "--reverse", *texts).exit_code == 0
     back = load_ranker(folder / "run").reversed().rank(image, captions, 3)
-    found = answer("search", index, image, "-k", "3", "--json")["hits"]
-    assert [hit["text"] for hit in found] == [hit.text for hit in back]
+    hits = answer("search", index, image, "-k", "3", "--json")["hits"]
+    assert [hit["text"] for hit in hits] == [hit.text for hit in back]
     (tmp_path / "captions.txt").write_text("a white bar\n", encoding="utf-8")
     assert run_command("index", "add", index, *texts).exit_code == 0
     assert len(answer("search", index, image, "-k", "9", "--json")["hits"]) == 4

@@ -30,7 +30,7 @@ def painting(tokenizer: TextTokenizer, **settings: Any) -> Model:
 
 
 def answered(model: Model, size: tuple[int, int], painted: np.ndarray[Any, np.dtype[np.uint8]]) -> Any:
-    """What becomes of a mask that was painted of an image of some size."""
+    """Answer for a mask that was predicted for an image of some size."""
     output = model.outputs["main"]
     assert isinstance(output, MaskOutput)
     item = SizedImage(GivenImage(some_image(*size)), size)
@@ -40,27 +40,27 @@ def answered(model: Model, size: tuple[int, int], painted: np.ndarray[Any, np.dt
 @pytest.mark.parametrize("settings", [{}, {"size": [12, 8]}, {"size": [12, 8], "fit": "crop"}, {"size": [1, 1]}])
 def test_a_mask_has_the_size_of_its_image(tokenizer: TextTokenizer, settings: dict[str, Any]) -> None:
     model = painting(tokenizer, **settings)
-    found = model.predict([some_image(*size) for size in SIZES])
-    assert [one.output.pixels.shape for one in found] == SIZES
-    assert all(one.output.names == CLASSES and one.output.pixels.max() < len(CLASSES) for one in found)
-    assert all(sum(one.output.shares().values()) == pytest.approx(1) for one in found)
-    assert all(one.score <= 0 for one in found)
+    predictions = model.predict([some_image(*size) for size in SIZES])
+    assert [one.output.pixels.shape for one in predictions] == SIZES
+    assert all(one.output.names == CLASSES and one.output.pixels.max() < len(CLASSES) for one in predictions)
+    assert all(sum(one.output.shares().values()) == pytest.approx(1) for one in predictions)
+    assert all(one.score <= 0 for one in predictions)
 
 
 def test_a_mask_is_stretched_back_over_its_whole_image(tokenizer: TextTokenizer) -> None:
     painted = noise(4, 6, 1) % 3
-    found = answered(painting(tokenizer, size=[4, 6]), (12, 30), painted)
-    assert (found == np.kron(painted, np.ones((3, 5), np.uint8))).all()
+    mask = answered(painting(tokenizer, size=[4, 6]), (12, 30), painted)
+    assert (mask == np.kron(painted, np.ones((3, 5), np.uint8))).all()
     smaller = answered(painting(tokenizer, size=[4, 6]), (2, 3), painted)
     assert (smaller == painted[1::2, 1::2]).all()
 
 
 def test_of_a_image_whose_middle_was_read_the_mask_lies_in_the_middle(tokenizer: TextTokenizer) -> None:
     painted = noise(4, 4, 1) % 3
-    found = answered(painting(tokenizer, size=[4, 4], fit="crop"), (8, 14), painted)
-    assert (found[:, 3:11] == np.kron(painted, np.ones((2, 2), np.uint8))).all()
-    assert (found[:, :3] == found[:, 3:4]).all()  # the nearest class there is
-    assert (found[:, 11:] == found[:, 10:11]).all()
+    mask = answered(painting(tokenizer, size=[4, 4], fit="crop"), (8, 14), painted)
+    assert (mask[:, 3:11] == np.kron(painted, np.ones((2, 2), np.uint8))).all()
+    assert (mask[:, :3] == mask[:, 3:4]).all()  # the nearest class there is
+    assert (mask[:, 11:] == mask[:, 10:11]).all()
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -72,20 +72,20 @@ def test_a_mask_stands_upright_like_its_image(tokenizer: TextTokenizer, tmp_path
     upright = (10, 14) if orientation < 5 else (14, 10)
     for settings in ({}, {"size": [8, 8]}):
         model = painting(tokenizer, **settings)
-        (found,) = model.predict([path])
-        assert found.output.pixels.shape == upright
+        (prediction,) = model.predict([path])
+        assert prediction.output.pixels.shape == upright
         (shown,) = model.predict([Image.open(path)])
-        assert (shown.output.pixels == found.output.pixels).all()
+        assert (shown.output.pixels == prediction.output.pixels).all()
 
 
 def test_predictions_do_not_depend_on_what_stands_beside_them(tokenizer: TextTokenizer) -> None:
     model = painting(tokenizer)
     images = [some_image(*size, seed=seed) for seed, size in enumerate(SIZES * 3)]
     together = model.predict(images)
-    for image, found in zip(images, together, strict=True):
+    for image, prediction in zip(images, together, strict=True):
         (alone,) = model.predict([image])
-        assert alone.score == pytest.approx(found.score, abs=1e-5)
-        assert (alone.output.pixels != found.output.pixels).mean() < 0.02
+        assert alone.score == pytest.approx(prediction.score, abs=1e-5)
+        assert (alone.output.pixels != prediction.output.pixels).mean() < 0.02
 
 
 def captions(tokenizer: TextTokenizer, prefix: bool = True) -> Model:
@@ -106,16 +106,16 @@ def test_a_stream_is_what_is_predicted(tokenizer: TextTokenizer) -> None:
     model = captions(tokenizer)
     options = GenerateOptions(max_length=8)
     for prefix in (None, "one two"):
-        (found,) = model.predict([some_image()], options, prefix=prefix)
-        assert "".join(model.stream(some_image(), options, prefix=prefix)) == found.output
+        (prediction,) = model.predict([some_image()], options, prefix=prefix)
+        assert "".join(model.stream(some_image(), options, prefix=prefix)) == prediction.output
 
 
 def test_a_beginning_that_cannot_be_read_is_one_line(tokenizer: TextTokenizer) -> None:
-    with pytest.raises(TwofoldError, match="this model reads no beginning of a text"):
+    with pytest.raises(TwofoldError, match="prefix: this model was trained without prefixes"):
         captions(tokenizer, prefix=False).predict([some_image()], prefix="one")
-    with pytest.raises(TwofoldError, match="this model reads no beginning of a text"):
+    with pytest.raises(TwofoldError, match="prefix: this model was trained without prefixes"):
         painting(tokenizer).predict([some_image()], prefix="one")
-    with pytest.raises(TwofoldError, match="the beginning of a text is empty; leave it out"):
+    with pytest.raises(TwofoldError, match="prefix: empty; leave it out"):
         captions(tokenizer).predict([some_image()], prefix="  ")
 
 

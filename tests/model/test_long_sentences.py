@@ -52,7 +52,7 @@ class Alone(Encoder):
 
 @pytest.fixture
 def unheard() -> Iterator[None]:
-    """What is said of long sentences is no matter here."""
+    """Ignores the warning about long sentences, which is no matter here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*overlapping windows")
         yield
@@ -106,9 +106,9 @@ def test_a_short_sentence_has_the_same_states_beside_a_long_one(tokenizer: TextT
 @pytest.mark.parametrize("reads", ["transformer", "rnn", "text_convnet"])
 def test_every_word_of_a_long_sentence_gets_a_tag(tokenizer: TextTokenizer, reads: str) -> None:
     with pytest.warns(UserWarning, match=WINDOWS):
-        (found,) = tagger(tokenizer, reads).predict([LONG])
-    assert found.output.words == tuple(LONG)
-    tags = found.output.tags
+        (prediction,) = tagger(tokenizer, reads).predict([LONG])
+    assert prediction.output.words == tuple(LONG)
+    tags = prediction.output.tags
     assert len(tags) == len(LONG)
     assert all(last != "O" for last, tag in zip(("O", *tags), tags, strict=False) if tag == "I-N")
 
@@ -124,18 +124,20 @@ def test_no_window_is_longer_than_the_positions_that_an_encoder_has(tokenizer: T
 @pytest.mark.usefixtures("unheard")
 def test_the_tree_of_a_long_sentence_is_one_tree(tokenizer: TextTokenizer) -> None:
     for words in (LONG, ["g" * 400] * 9, [*LONG[:30], "g" * 400, *LONG]):
-        (found,) = parser(tokenizer).predict([words])
-        assert isinstance(found.output, Tree)
-        assert len(found.output.heads) == len(found.output.relations) == len(words)
-        assert check_tree(found.output.heads) is None
-        assert [head == 0 for head in found.output.heads] == [name == "root" for name in found.output.relations]
+        (prediction,) = parser(tokenizer).predict([words])
+        assert isinstance(prediction.output, Tree)
+        assert len(prediction.output.heads) == len(prediction.output.relations) == len(words)
+        assert check_tree(prediction.output.heads) is None
+        assert [head == 0 for head in prediction.output.heads] == [
+            name == "root" for name in prediction.output.relations
+        ]
 
 
 def test_a_word_of_400_pieces_is_answered_and_said_to_be_cut(tokenizer: TextTokenizer) -> None:
     said = r"^1 word is longer than a whole sentence may be and cut to 14 tokens$"
     with pytest.warns(UserWarning, match=said):
-        (found,) = tagger(tokenizer).predict([["one", "g" * 400, "two"]])
-    assert len(found.output.tags) == 3
+        (prediction,) = tagger(tokenizer).predict([["one", "g" * 400, "two"]])
+    assert len(prediction.output.tags) == 3
     both = r"^2 of 3 sentences are longer than 30 tokens and are read in overlapping windows; 6 words are longer than"
     with pytest.warns(UserWarning, match=both):
         tagger(tokenizer).predict([["g" * 400] * 3, ["g" * 400] * 3, ["one"]])
@@ -151,12 +153,12 @@ def test_an_evaluation_counts_every_word_of_a_long_sentence(tokenizer: TextToken
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("default")
         report = evaluate(model, [row])
-        (found,) = model.predict([LONG])
+        (prediction,) = model.predict([LONG])
     assert [str(one.message) for one in said if "windows" in str(one.message)] == [
         "1 of 1 sentences is longer than 30 tokens and is read in overlapping windows"
     ]
     if of == "tree":
-        right = sum(head == gold for head, gold in zip(found.output.heads, row.values["heads"], strict=True))
+        right = sum(head == gold for head, gold in zip(prediction.output.heads, row.values["heads"], strict=True))
         assert report.metrics["uas"] == pytest.approx(right / len(LONG))
     assert report.metrics["loss"] > 0
 

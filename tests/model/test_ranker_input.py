@@ -1,4 +1,4 @@
-"""What a ranker is given: texts in any list, rows with ids, and one clear line about everything else."""
+"""Inputs of a ranker: texts in any list, rows with ids, and one clear line about everything else."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class Series:
 @pytest.mark.parametrize("form", [list, tuple, np.array, Series, iter, lambda texts: (one for one in texts)])
 def test_texts_come_in_anything_that_gives_them_one_by_one(ranker: Ranker, form: Callable[[Any], Any]) -> None:
     whole = ranker.rank("one", TEXTS)
-    found = ranker.rank("one", form(TEXTS))
-    assert [(hit.id, hit.text, hit.score) for hit in found] == [(hit.id, hit.text, hit.score) for hit in whole]
+    hits = ranker.rank("one", form(TEXTS))
+    assert [(hit.id, hit.text, hit.score) for hit in hits] == [(hit.id, hit.text, hit.score) for hit in whole]
     scores = ranker.score(form(["one", "two"]), form(TEXTS))
     assert torch.equal(scores, ranker.score(["one", "two"], ranker.prepare(TEXTS)))
     assert ranker.prepare(form(TEXTS), form(["a", "b", "c", "d"])).ids == ["a", "b", "c", "d"]

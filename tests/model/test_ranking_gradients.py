@@ -1,4 +1,4 @@
-"""How a ranker learns: gradients within bounded memory are those of the plain batch, losses those of a loop."""
+"""Training of rankers: gradients within bounded memory are those of the plain batch, losses those of a loop."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def learned(ranker: Ranker, batch: Batch, chunk: int, memory: int, seed: int = 0
     return float(loss.sum), gradients(ranker)
 
 
-def assert_near(found: Tensor, expected: Tensor, within: float) -> None:
+def assert_near(computed: Tensor, expected: Tensor, within: float) -> None:
     """No value is off by more than its share of the largest."""
-    assert (found - expected).abs().max() <= within * max(1.0, float(expected.abs().max()))
+    assert (computed - expected).abs().max() <= within * max(1.0, float(expected.abs().max()))
 
 
-def check_same(found: tuple[float, Gradients], expected: tuple[float, Gradients], within: float = 1e-5) -> None:
-    assert found[0] == pytest.approx(expected[0], abs=within, rel=within)
-    assert found[1].keys() == expected[1].keys()
-    for name, value in found[1].items():
+def check_same(computed: tuple[float, Gradients], expected: tuple[float, Gradients], within: float = 1e-5) -> None:
+    assert computed[0] == pytest.approx(expected[0], abs=within, rel=within)
+    assert computed[1].keys() == expected[1].keys()
+    for name, value in computed[1].items():
         assert_near(value, expected[1][name], within)
 
 
@@ -112,13 +112,13 @@ def test_given_negatives_and_a_teacher_are_learned_from_within_bounded_memory_to
 @each_ranker
 def test_gradients_of_two_batches_add_up(tokenizer: TextTokenizer, ranks: DecoderConfig) -> None:
     ranker = learning(tokenizer, ranks, dropout=0.3)
-    found = []
+    parts = []
     for memory in (LARGE, 0):
         caching = GradientCaching(20, memory)
         torch.manual_seed(3)
         losses = [caching.backward(ranker, batch_of(ranker, rows), 1 / 5) for rows in (PAIRS[:2], PAIRS[2:])]
-        found.append((sum(float(loss.sum) for loss in losses), gradients(ranker)))
-    check_same(found[1], found[0])
+        parts.append((sum(float(loss.sum) for loss in losses), gradients(ranker)))
+    check_same(parts[1], parts[0])
 
 
 @pytest.mark.parametrize("kind", ["bi", "poly", "cross"])
@@ -162,13 +162,16 @@ def cross_entropy(right: float, wrong: Sequence[float]) -> float:
     return most - right + math.log(math.fsum(math.exp(one - most) for one in (right, *wrong)))
 
 
-def teacher_loss(loss: LossConfig, own: Sequence[float], teacher: Sequence[float]) -> float:
+def teacher_loss(loss: LossConfig, scores: Sequence[float], teacher: Sequence[float]) -> float:
     if isinstance(loss, margin_mse.Config):
-        gaps = [(own[0] - mine - (teacher[0] - theirs)) ** 2 for mine, theirs in zip(own[1:], teacher[1:], strict=True)]
+        gaps = [
+            (scores[0] - mine - (teacher[0] - theirs)) ** 2
+            for mine, theirs in zip(scores[1:], teacher[1:], strict=True)
+        ]
         return math.fsum(gaps) / len(gaps)
     assert isinstance(loss, kl.Config)
     heat = loss.temperature
-    logs = [-cross_entropy(one / heat, [other / heat for other in own if other is not one]) for one in own]
+    logs = [-cross_entropy(one / heat, [other / heat for other in scores if other is not one]) for one in scores]
     wanted = [-cross_entropy(one / heat, [other / heat for other in teacher if other is not one]) for one in teacher]
     return math.fsum(math.exp(one) * (one - mine) for one, mine in zip(wanted, logs, strict=True))
 

@@ -46,7 +46,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def test_settings_that_are_not_what_was_saved_are_refused_unless_somebody_says_so(saved: Path) -> None:
     config = saved / "config.json"
     config.write_text(config.read_text().replace('"max_tokens": ', '"max_tokens": 1', 1))
-    assert refusal(saved).startswith(f"{config}: damaged, or changed by hand")
+    assert refusal(saved).startswith(f"{config}: damaged or changed by hand")
     edit(saved, lambda about: None)
     twofold.load(saved, "cpu")
 
@@ -60,9 +60,9 @@ def test_a_loaded_model_predicts_what_the_saved_one_did(saved: Path, tokenizer: 
 
 
 def test_a_model_is_safetensors_and_json_and_nothing_else(tmp_path: Path, tokenizer: TextTokenizer) -> None:
-    own = TextTokenizer.train(TEXTS, TokenizerConfig(size=40))
+    trained = TextTokenizer.train(TEXTS, TokenizerConfig(size=40))
     model = small_model(tokenizer, encoder("transformer"), decoder("rnn"), decoder("transformer"))
-    Model(model.config, {"input": tokenizer, "main": tokenizer, "main1": own}).save_pretrained(tmp_path / "model")
+    Model(model.config, {"input": tokenizer, "main": tokenizer, "main1": trained}).save_pretrained(tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").iterdir()}
     assert names == {"model.safetensors", "config.json", "tokenizer.input.json", "tokenizer.main1.json"}
     for name in names - {"model.safetensors"}:
@@ -71,7 +71,7 @@ def test_a_model_is_safetensors_and_json_and_nothing_else(tmp_path: Path, tokeni
     assert {name.split(".")[0] for name in tensors} == {"encoder", "decoders"}
     assert {name.split(".")[1] for name in tensors if name.startswith("decoders.")} == {"main", "main1"}
     loaded = twofold.load(tmp_path / "model")
-    assert loaded.tokenizers["main1"].to_json() == own.to_json()
+    assert loaded.tokenizers["main1"].to_json() == trained.to_json()
 
 
 def test_a_tied_tensor_is_saved_once_and_stays_tied(tmp_path: Path, tokenizer: TextTokenizer) -> None:

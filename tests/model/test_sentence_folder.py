@@ -78,9 +78,9 @@ def assert_same(ranker: Ranker, theirs: Any, texts: list[str] | None = None) -> 
     """The vectors of both sides and all scores, as queries and documents are read there."""
     texts = texts or TEXTS
     queries, documents = theirs.encode_query(texts), theirs.encode_document(texts)
-    found = ranker.embed_contexts(texts).vectors[:, 0].numpy(), ranker.embed_candidates(texts).single.numpy()
-    np.testing.assert_allclose(found[0], queries, atol=1e-5)
-    np.testing.assert_allclose(found[1], documents, atol=1e-5)
+    embeddings = ranker.embed_contexts(texts).vectors[:, 0].numpy(), ranker.embed_candidates(texts).single.numpy()
+    np.testing.assert_allclose(embeddings[0], queries, atol=1e-5)
+    np.testing.assert_allclose(embeddings[1], documents, atol=1e-5)
     scores = ranker.score(texts, ranker.prepare(texts)).numpy()
     np.testing.assert_allclose(scores, theirs.similarity(queries, documents).numpy(), atol=1e-4)
 

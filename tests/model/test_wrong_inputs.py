@@ -1,4 +1,4 @@
-"""What is given to `predict` and cannot be read is one line that says which input it is."""
+"""Inputs of `predict` that cannot be read are one line that says which input it is."""
 
 from __future__ import annotations
 

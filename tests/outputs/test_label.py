@@ -1,4 +1,4 @@
-"""What a row is: one label, several, or a number; as it stands in a file, and as a decoder learns it."""
+"""Labels of a row (one, several, or a number), in a file and as the decoder's target."""
 
 from __future__ import annotations
 
@@ -90,16 +90,16 @@ def test_what_is_no_label_or_number_is_named(kind: Kind, value: Any, said: str) 
 
 
 def test_one_label_is_learned_as_its_number_and_one_never_seen_does_not_count() -> None:
-    found = target("label", "odd", "never", "bad")
-    assert found.mask.tolist() == [[True], [False], [True]]
-    assert found.tokens[found.mask].tolist() == [2, 0]
-    assert found.tokens.dtype == torch.long
+    numbers = target("label", "odd", "never", "bad")
+    assert numbers.mask.tolist() == [[True], [False], [True]]
+    assert numbers.tokens[numbers.mask].tolist() == [2, 0]
+    assert numbers.tokens.dtype == torch.long
 
 
 def test_several_labels_are_learned_as_yes_or_no_to_each() -> None:
-    found = target("labels", ["odd", "bad"], [], "good|never")
-    assert found.tokens.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
-    assert found.mask.all()
+    marks = target("labels", ["odd", "bad"], [], "good|never")
+    assert marks.tokens.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert marks.mask.all()
 
 
 def test_a_number_is_learned_as_it_is() -> None:
@@ -113,9 +113,9 @@ def test_a_cache_gives_the_same_target(kind: Kind, values: list[Any], tmp_path: 
     answers = output(kind)
     path = write_jsonl(tmp_path / "rows.jsonl", [{"label": value} for value in values])
     cache = Cache.of(path, answers.columns())
-    found, expected = answers.target([answers.cached(cache, n) for n in range(2)]), target(kind, *values)
-    assert torch.equal(found.tokens, expected.tokens)
-    assert torch.equal(found.mask, expected.mask)
+    cached, expected = answers.target([answers.cached(cache, n) for n in range(2)]), target(kind, *values)
+    assert torch.equal(cached.tokens, expected.tokens)
+    assert torch.equal(cached.mask, expected.mask)
 
 
 def test_many_labels_do_not_make_batches_smaller(tokenizer: TextTokenizer, tmp_path: Path) -> None:

@@ -50,5 +50,5 @@ def test_a_text_that_comes_twice_is_no_other_to_itself(tokenizer: TextTokenizer)
 def test_two_that_draw_other_texts_are_refused(tokenizer: TextTokenizer) -> None:
     tasks = {name: Task(decoder("label"), Config()) for name in ("first", "second")}
     config = ModelConfig(input_of("pair", column=["a", "b"]), encoder("transformer"), tasks)
-    with pytest.raises(TwofoldError, match="next_utterance and next_utterance would each draw other texts"):
+    with pytest.raises(TwofoldError, match="next_utterance and next_utterance would each change the input"):
         Model(config, {"input": tokenizer})

@@ -124,9 +124,9 @@ def test_the_shares_of_several_processes_make_the_batch_of_one(ranker: Ranker, w
         target = target_of(share)
         assert (target.rank, target.sizes) == (rank, target_of(shares[0]).sizes)
         assert texts_of(share, CANDIDATE) == texts_of(shares[0], CANDIDATE)
-        assert set(target.tokens.tolist()) <= set(target.own)
-        assert all(set(numbers.tolist()) <= set(target.own) for numbers in target.negatives)
-        gathered += [texts_of(share, CANDIDATE)[number] for number in target.own]
+        assert set(target.tokens.tolist()) <= set(target.local_candidates)
+        assert all(set(numbers.tolist()) <= set(target.local_candidates) for numbers in target.negatives)
+        gathered += [texts_of(share, CANDIDATE)[number] for number in target.local_candidates]
     assert gathered == texts_of(shares[0], CANDIDATE)
     assert sum(ranker.tokens(share) for share in shares) == ranker.tokens(whole)
 
@@ -267,9 +267,9 @@ def test_a_file_gives_the_batches_of_its_rows(tokenizer: TextTokenizer, rows: An
     cache = cache_rows(recipe, model)
     split = split_rows(recipe, cache, model)
     assert split.rows.tolist() == list(range(cache.rows))
-    found = training_rows(recipe, cache, split, model).batch(split.rows, Moment())
-    assert found is not None
+    batch = training_rows(recipe, cache, split, model).batch(split.rows, Moment())
+    assert batch is not None
     expected = batch_of(model, rows)
-    assert described(found) == described(expected)
-    assert texts_of(found, CANDIDATE) == texts_of(expected, CANDIDATE)
-    assert (target_of(found).mask == target_of(expected).mask).all()
+    assert described(batch) == described(expected)
+    assert texts_of(batch, CANDIDATE) == texts_of(expected, CANDIDATE)
+    assert (target_of(batch).mask == target_of(expected).mask).all()

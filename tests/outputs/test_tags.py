@@ -28,8 +28,8 @@ def test_tags_have_numbers_and_those_never_seen_do_not_count(tokenizer: TextToke
 
 def test_tags_end_with_the_words_that_are_read(tokenizer: TextTokenizer) -> None:
     field = tags_output(words_input(tokenizer, 2 + length(tokenizer, "one two")))
-    (found,) = field.encode([row("one two seven nine", tags="A B O A")]).ids
-    assert found == [0, 1]
+    (ids,) = field.encode([row("one two seven nine", tags="A B O A")]).ids
+    assert ids == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a text teaches of itself: which tokens are guessed, where never, and always the same for one row."""
+"""Tokens of a text that are to be predicted: how many, where never, and always the same for a row."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_about_the_asked_share_is_to_be_guessed_and_most_of_it_is_masked(tokeniz
     hidden = (read == tokenizer.mask) & chosen
     kept = (read == right) & chosen
     others = chosen & ~hidden & ~kept
-    for found, share in ((hidden, 0.8), (kept, 0.1), (others, 0.1)):
-        assert int(found.sum()) / int(chosen.sum()) == pytest.approx(share, abs=0.02)
+    for count, share in ((hidden, 0.8), (kept, 0.1), (others, 0.1)):
+        assert int(count.sum()) / int(chosen.sum()) == pytest.approx(share, abs=0.02)
     assert len(set(read[others].tolist())) > 30  # any other token
     assert torch.equal(read[~chosen], right[~chosen])
 

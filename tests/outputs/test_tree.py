@@ -39,8 +39,8 @@ def test_a_tree_is_a_head_and_a_relation_for_each_word(tokenizer: TextTokenizer)
 
 def test_a_word_whose_head_was_cut_off_does_not_count(tokenizer: TextTokenizer) -> None:
     field = tree_output(words_input(tokenizer, 2 + length(tokenizer, "one two seven")))
-    (found,) = field.encode([row("one two seven nine", heads=[2, 4, 2, 0], relations="left left left root")]).ids
-    target = field.target([found])
+    (ids,) = field.encode([row("one two seven nine", heads=[2, 4, 2, 0], relations="left left left root")]).ids
+    target = field.target([ids])
     assert target.mask.tolist() == [[True, False, True]]
     assert target.tokens[0, ::2].tolist() == [[2, 0], [2, 0]]
 

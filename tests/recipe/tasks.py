@@ -1,4 +1,4 @@
-"""What tests of ranking recipes share: tasks that a small ranker must be able to learn, and recipes for them."""
+"""Tasks that a small ranker must be able to learn, and recipes for them."""
 
 from __future__ import annotations
 

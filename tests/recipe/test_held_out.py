@@ -58,7 +58,7 @@ def test_more_rows_to_judge_by_than_to_learn_from_are_a_warning(tmp_path: Path, 
 
 def test_a_recipe_that_comes_along_holds_out_a_tenth_of_own_data_and_goes_on_with_it(tmp_path: Path) -> None:
     changes = [f"data.train={own_pairs(tmp_path)}", *TINY]
-    with pytest.warns(UserWarning, match="4 of 40 rows are validation rows, not 1,000"):
+    with pytest.warns(UserWarning, match="4 of 40 rows are set aside for validation, not 1,000"):
         train("rank_own", tmp_path / "run", changes)
     assert read_yaml(tmp_path / "run" / "recipe.yaml")["data"]["held_out_share"] == 0.1
     with pytest.warns(UserWarning, match="4 of 40 rows"):
@@ -66,24 +66,24 @@ def test_a_recipe_that_comes_along_holds_out_a_tenth_of_own_data_and_goes_on_wit
 
 
 def test_a_number_that_is_given_counts(tmp_path: Path) -> None:
-    own = f"data.train={own_pairs(tmp_path)}"
-    assert Recipe.load("rank_own", [own, "data.held_out=30"]).data.held_out_share is None
-    assert Recipe.load("rank_own", [own, "data.held_out_share=0.5"]).data.held_out_share == 0.5
+    train_file = f"data.train={own_pairs(tmp_path)}"
+    assert Recipe.load("rank_own", [train_file, "data.held_out=30"]).data.held_out_share is None
+    assert Recipe.load("rank_own", [train_file, "data.held_out_share=0.5"]).data.held_out_share == 0.5
     copy = tmp_path / "copy.yaml"
     copy.write_text((Path(__file__).parents[2] / "recipes" / "rank_own.yaml").read_text())
-    assert Recipe.load(copy, [own]).data.held_out_share is None  # a recipe of one's own says what it means
+    assert Recipe.load(copy, [train_file]).data.held_out_share is None  # a recipe of one's own says what it means
     with pytest.raises(TwofoldError, match="held_out_share must be above 0"):
-        Recipe.load("rank_own", [own, "data.held_out_share=0"])
+        Recipe.load("rank_own", [train_file, "data.held_out_share=0"])
 
 
 def test_rows_that_a_recipe_leaves_out_of_own_data_are_counted(tmp_path: Path) -> None:
     changes = [f"data.train={own_pairs(tmp_path)}", *TINY, "data.rows=20", "data.skip=10"]
     said = r"20 of 36 rows are training rows \(data.skip=10, data.rows=20\); data.skip=0 data.rows=null takes all"
-    with pytest.warns(UserWarning, match="rows are validation rows"), pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match="rows are set aside for validation"), pytest.warns(UserWarning, match=said):
         train("rank_own", tmp_path / "run", changes)
 
 
 def test_too_few_rows_to_skip_say_what_helps(tmp_path: Path) -> None:
     changes = [f"data.train={own_pairs(tmp_path)}", *TINY, "data.skip=15000"]
-    with pytest.raises(TwofoldError, match=r"there are only 36; data.skip=0 learns from all of them"):
+    with pytest.raises(TwofoldError, match=r"there are only 36; data.skip=0 trains on all of them"):
         train("rank_own", tmp_path / "run", changes)

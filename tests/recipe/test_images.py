@@ -68,8 +68,8 @@ def test_colors_and_shapes_are_named(
     shapes = [shape(seed) for seed in range(500, 524)]
 
     def right(begun: str | None = None) -> int:
-        found = model.predict([pixels for pixels, _ in shapes], prefix=begun)
-        return sum(one.output == caption for one, (_, caption) in zip(found, shapes, strict=True))
+        predictions = model.predict([pixels for pixels, _ in shapes], prefix=begun)
+        return sum(one.output == caption for one, (_, caption) in zip(predictions, shapes, strict=True))
 
     assert right() >= least  # of 24, where one caption for all is right twice; a vit has 23 or 24, by machine and seed
     if prefix:  # it goes on as the image says, and from words that are not true
@@ -104,8 +104,8 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, 
         recipe = captioning(table, "vit", "transformer", encoder=reads, train=SETTINGS, **changes)
     parts, whole = stopped_and_whole(tmp_path, recipe, 5)
     for name in ("model/model.safetensors", "checkpoints/*/model.safetensors", "checkpoints/*/ema.safetensors"):
-        (one,), (other,) = parts.glob(name), whole.glob(name)
-        first, second = load_file(one), load_file(other)
+        (stopped,), (other,) = parts.glob(name), whole.glob(name)
+        first, second = load_file(stopped), load_file(other)
         assert first.keys() == second.keys()
         assert all(torch.equal(first[key], second[key]) for key in first)
     losses = [[line["loss"] for line in read_log(folder) if "loss" in line] for folder in (parts, whole)]

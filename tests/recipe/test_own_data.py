@@ -60,11 +60,11 @@ def test_masks_of_other_classes_are_told_how_to_be_named(tmp_path: Path) -> None
     for number in range(4):
         Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(tmp_path / "own" / "images" / f"{number}.png")
         Image.fromarray(np.full((16, 16), 20 + number % 2, np.uint8)).save(tmp_path / "own" / "masks" / f"{number}.png")
-    own = ["data.train=own", "encoder.widths=[8, 8]", "train.max_steps=1", "input.augment={}"]
-    said = refusal("train", "segment_street", *own, "--out", "run")
+    changes = ["data.train=own", "encoder.widths=[8, 8]", "train.max_steps=1", "input.augment={}"]
+    said = refusal("train", "segment_street", *changes, "--out", "run")
     assert said.endswith("name those of your masks with output.classes=[...], output.first_class=N and output.ignore=N")
-    own += ["output.classes=[grass, stone]", "output.first_class=20", "output.ignore=null"]
-    said = refusal("train", "segment_street", *own, "--out", "run")
+    changes += ["output.classes=[grass, stone]", "output.first_class=20", "output.ignore=null"]
+    said = refusal("train", "segment_street", *changes, "--out", "run")
     assert said.endswith("11 for 2 classes; give one for each, or decoder.class_weights=null")
-    with pytest.warns(UserWarning, match="1 of 4 rows are validation rows"):
-        assert train("segment_street", "run", [*own, "decoder.class_weights=null"]).steps == 1
+    with pytest.warns(UserWarning, match="1 of 4 rows are set aside"):
+        assert train("segment_street", "run", [*changes, "decoder.class_weights=null"]).steps == 1

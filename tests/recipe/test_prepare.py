@@ -75,24 +75,24 @@ def wrong_ones(model: Ranker, corpus: list[str], similar: float) -> list[list[st
     """For each row all that may be mined for it, best first."""
     near = cosines(model, [row["response"] for row in ROWS], corpus)
     scores = model.score([row["context"] for row in ROWS], model.prepare(corpus))
-    found = []
+    wrong = []
     for number, row in enumerate(ROWS):
         known = {text_key(one["response"]) for one in ROWS if text_key(one["context"]) == text_key(row["context"])}
         order = scores[number].argsort(descending=True).tolist()
-        found.append(
+        wrong.append(
             [corpus[one] for one in order if near[number, one] <= similar and text_key(corpus[one]) not in known]
         )
-    return found
+    return wrong
 
 
 RESPONSES = list(dict.fromkeys(row["response"] for row in ROWS))
 
 
 def test_negatives_are_the_best_of_what_is_wrong(tmp_path: Path, miner: Ranker, similar: float) -> None:
-    found = mined(tmp_path / "run", ROWS, count=5, depth=5, similar=similar)
-    assert [{key: row[key] for key in ("context", "response")} for row in found] == ROWS
+    rows = mined(tmp_path / "run", ROWS, count=5, depth=5, similar=similar)
+    assert [{key: row[key] for key in ("context", "response")} for row in rows] == ROWS
     wrong = wrong_ones(miner, RESPONSES, similar)
-    assert [row["negatives"] for row in found] == [one[:5] for one in wrong]
+    assert [row["negatives"] for row in rows] == [one[:5] for one in wrong]
     assert min(map(len, wrong)) < len(RESPONSES) - 10  # near-duplicates there were
 
 
@@ -100,8 +100,8 @@ def test_some_of_the_best_are_drawn_and_the_very_best_may_be_left_out(
     tmp_path: Path, miner: Ranker, similar: float
 ) -> None:
     places = set()
-    found = mined(tmp_path / "run", ROWS, count=3, depth=8, skip=2, similar=similar)
-    for row, wrong in zip(found, wrong_ones(miner, RESPONSES, similar), strict=True):
+    rows = mined(tmp_path / "run", ROWS, count=3, depth=8, skip=2, similar=similar)
+    for row, wrong in zip(rows, wrong_ones(miner, RESPONSES, similar), strict=True):
         assert len(row["negatives"]) == min(3, len(wrong[2:10]))
         assert set(row["negatives"]) <= set(wrong[2:10])
         places.add(tuple(wrong.index(one) for one in row["negatives"]))
@@ -111,8 +111,8 @@ def test_some_of_the_best_are_drawn_and_the_very_best_may_be_left_out(
 def test_a_poly_encoder_mines_too(tmp_path: Path, tokenizer: TextTokenizer) -> None:
     model = small_ranker(tokenizer, encoder("transformer"), decoder("poly"), seed=2)
     model.save_pretrained(tmp_path / "miner")
-    found = mined(tmp_path / "run", ROWS, count=4, depth=4, similar=1.0)
-    assert [row["negatives"] for row in found] == [one[:4] for one in wrong_ones(model, RESPONSES, 1.0)]
+    rows = mined(tmp_path / "run", ROWS, count=4, depth=4, similar=1.0)
+    assert [row["negatives"] for row in rows] == [one[:4] for one in wrong_ones(model, RESPONSES, 1.0)]
 
 
 def test_negatives_may_come_from_a_corpus_alone(tmp_path: Path, miner: Ranker, similar: float) -> None:
@@ -120,8 +120,8 @@ def test_negatives_may_come_from_a_corpus_alone(tmp_path: Path, miner: Ranker, s
     corpus = list(dict.fromkeys(others))
     file = tmp_path / "corpus.txt"
     file.write_text("\n\n".join(corpus) + "\n", encoding="utf-8")
-    found = mined(tmp_path / "run", ROWS, count=5, depth=5, similar=similar, corpus=str(file))
-    assert [row["negatives"] for row in found] == [one[:5] for one in wrong_ones(miner, corpus, similar)]
+    rows = mined(tmp_path / "run", ROWS, count=5, depth=5, similar=similar, corpus=str(file))
+    assert [row["negatives"] for row in rows] == [one[:5] for one in wrong_ones(miner, corpus, similar)]
 
 
 def test_no_right_response_of_a_row_is_mined_for_it(tmp_path: Path, miner: Ranker) -> None:
@@ -129,10 +129,10 @@ def test_no_right_response_of_a_row_is_mined_for_it(tmp_path: Path, miner: Ranke
         {"context": row["context"], "response": [row["response"], ROWS[number + 1]["response"], f"new {number}"]}
         for number, row in enumerate(ROWS[:20])
     ]
-    found = mined(tmp_path / "run", several, count=200, depth=200, similar=1.0)
-    assert [row["response"] for row in found] == [row["response"] for row in several]
+    rows = mined(tmp_path / "run", several, count=200, depth=200, similar=1.0)
+    assert [row["response"] for row in rows] == [row["response"] for row in several]
     corpus = {text_key(text) for row in several for text in row["response"]}
-    for row in found:
+    for row in rows:
         right = {text_key(text) for text in row["response"]}
         wrong = {text_key(text) for text in row["negatives"]}
         known = {
@@ -151,9 +151,9 @@ def test_what_is_like_any_right_response_is_not_mined(tmp_path: Path, miner: Ran
         {"context": f"{row['context']} {number}", "response": [row["response"], ROWS[number + 1]["response"]]}
         for number, row in enumerate(ROWS[:30])
     ]
-    found = mined(tmp_path / "run", several, count=200, depth=200, similar=similar)
+    rows = mined(tmp_path / "run", several, count=200, depth=200, similar=similar)
     left_out = 0
-    for row in found:
+    for row in rows:
         near = cosines(miner, row["response"], row["negatives"])
         assert (near <= similar).all()
         everything = cosines(miner, row["response"], RESPONSES)
@@ -195,16 +195,16 @@ def test_blocks_smaller_than_the_corpus_change_nothing(
 
 
 def test_where_there_are_too_few_texts_all_that_are_wrong_are_taken(tmp_path: Path, miner: Ranker) -> None:
-    found = mined(tmp_path / "run", ROWS[10:14], count=10, depth=10, similar=1.0)
+    rows = mined(tmp_path / "run", ROWS[10:14], count=10, depth=10, similar=1.0)
     responses = {row["response"] for row in ROWS[10:14]}
-    assert [set(row["negatives"]) for row in found] == [responses - {row["response"]} for row in found]
+    assert [set(row["negatives"]) for row in rows] == [responses - {row["response"]} for row in rows]
 
 
 def test_mined_negatives_take_the_place_of_given_ones_and_of_their_scores(tmp_path: Path, miner: Ranker) -> None:
     given: list[dict[str, Any]] = [{**ROWS[20], "negatives": ["x", "y"], "scores": [1.0, 2.0, 3.0]}, *ROWS[:20]]
-    found = mined(tmp_path / "run", given, count=5, depth=5)
-    assert len(found[0]["negatives"]) == 5
-    assert "scores" not in found[0]
+    rows = mined(tmp_path / "run", given, count=5, depth=5)
+    assert len(rows[0]["negatives"]) == 5
+    assert "scores" not in rows[0]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("cross", "a cross-encoder cannot search"), ("text", "does not rank")])
@@ -239,16 +239,16 @@ def test_the_scores_are_the_teachers_own(tmp_path: Path, teacher: Ranker) -> Non
     ]
     path = write_jsonl(tmp_path / "rows.jsonl", [*given, *ROWS[1:8]])
     prepare(taught(path, tmp_path, "kl"), tmp_path)
-    found = prepared(tmp_path)
-    assert found[0]["negatives"] == ["x", "12"]
-    assert (found[1]["response"], found[1]["negatives"]) == ("q", ["p", "r"])
-    for row in found[2:]:
+    rows = prepared(tmp_path)
+    assert rows[0]["negatives"] == ["x", "12"]
+    assert (rows[1]["response"], rows[1]["negatives"]) == ("q", ["p", "r"])
+    for row in rows[2:]:
         assert len(set(row["negatives"])) == 4
         assert row["response"] not in row["negatives"]
-    for row in found:
+    for row in rows:
         texts = [row["response"], *row["negatives"]]
-        own = teacher.score_pairs([(row["context"], text) for text in texts]).tolist()
-        assert row["scores"] == pytest.approx(own, abs=1e-5)
+        scores = teacher.score_pairs([(row["context"], text) for text in texts]).tolist()
+        assert row["scores"] == pytest.approx(scores, abs=1e-5)
 
 
 def test_a_teacher_scores_what_was_mined(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
@@ -256,12 +256,12 @@ def test_a_teacher_scores_what_was_mined(tmp_path: Path, miner: Ranker, teacher:
     prepare({**settings, "mine": {"model": str(tmp_path / "miner"), "count": 2}}, tmp_path)
     for row in prepared(tmp_path):
         assert len(row["negatives"]) == 2
-        own = teacher.score_pairs([(row["context"], text) for text in (row["response"], *row["negatives"])])
-        assert row["scores"] == pytest.approx(own.tolist(), abs=1e-5)
+        scores = teacher.score_pairs([(row["context"], text) for text in (row["response"], *row["negatives"])])
+        assert row["scores"] == pytest.approx(scores.tolist(), abs=1e-5)
 
 
 def distance(student: Ranker, rows: list[dict[str, Any]], how: str) -> float:
-    """How far a student is from the teacher's scores in a prepared file."""
+    """Distance of a student from the teacher's scores in a prepared file."""
     total = 0.0
     for row in rows:
         scores = student.score([row["context"]], student.prepare([row["response"], *row["negatives"]]))[0].double()
@@ -297,12 +297,12 @@ def test_a_student_comes_nearer_to_its_teacher(tmp_path: Path, teacher: Ranker, 
 def test_only_rows_that_are_learned_from_are_prepared(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
     settings = taught(write_jsonl(tmp_path / "rows.jsonl", ROWS), tmp_path, "kl", data={"held_out": 14, "rows": 15})
     train(Recipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
-    found = prepared(tmp_path / "run")
+    rows = prepared(tmp_path / "run")
     made_of = Recipe.of(settings)
     model = build_model(made_of, tmp_path / "run" / "tokenizers")
     learned = split_rows(made_of, cache_rows(made_of, model), model).rows.tolist()
-    assert [number for number, row in enumerate(found) if "scores" in row] == learned
-    assert len(found) == len(ROWS)
+    assert [number for number, row in enumerate(rows) if "scores" in row] == learned
+    assert len(rows) == len(ROWS)
 
 
 def test_columns_keep_their_names_in_the_prepared_file(tmp_path: Path, miner: Ranker, teacher: Ranker) -> None:
@@ -311,12 +311,12 @@ def test_columns_keep_their_names_in_the_prepared_file(tmp_path: Path, miner: Ra
     columns = {"input": {"column": "said", "preface": "who"}, "output": {"candidate": {"column": "right"}}}
     settings = taught(path, tmp_path, "kl", **columns)
     train(Recipe.of({**settings, "mine": {"model": str(tmp_path / "miner")}}), tmp_path / "run")
-    found = prepared(tmp_path / "run")
-    for row, given in zip(found, rows, strict=True):
+    prepared_rows = prepared(tmp_path / "run")
+    for row, given in zip(prepared_rows, rows, strict=True):
         assert set(row) == {"said", "right", "who", "negatives", "scores"}
         assert (row["said"], row["right"]) == (given["said"], given["right"])
-        own = teacher.score_pairs([([*row["who"], row["said"]], text) for text in (row["right"], *row["negatives"])])
-        assert row["scores"] == pytest.approx(own.tolist(), abs=1e-5)
+        scores = teacher.score_pairs([([*row["who"], row["said"]], text) for text in (row["right"], *row["negatives"])])
+        assert row["scores"] == pytest.approx(scores.tolist(), abs=1e-5)
     assert load(tmp_path / "run").config.input.columns() == ("said",)
 
 
@@ -324,8 +324,8 @@ def test_what_a_failed_start_prepared_is_not_taken_for_another_recipes(tmp_path:
     mined(tmp_path / "run", ROWS, count=4)
     path = write_jsonl(tmp_path / "rows.jsonl", ROWS)
     train(Recipe.of(recipe(path, mine={"model": str(tmp_path / "miner"), "count": 1})), tmp_path / "run")
-    found = prepared(tmp_path / "run")
-    assert {len(row["negatives"]) for row in found} == {1}
+    rows = prepared(tmp_path / "run")
+    assert {len(row["negatives"]) for row in rows} == {1}
 
 
 def test_a_training_may_start_from_another_models_weights(tmp_path: Path) -> None:

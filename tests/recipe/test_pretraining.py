@@ -44,20 +44,20 @@ def test_a_reply_of_another_is_told_while_words_are_guessed(tmp_path: Path) -> N
     assert report.metrics["tell.matthews"] > 0.6
     assert report.metrics["guess.perplexity"] < 3
     model = twofold.load(tmp_path / "run", "cpu")
-    found = model.predict([("boat boat boat", "boat boat"), ("boat boat boat", "noon noon noon")], decoder="tell")
-    assert [one.output for one in found] == ["no", "yes"]
+    predictions = model.predict([("boat boat boat", "boat boat"), ("boat boat boat", "noon noon noon")], decoder="tell")
+    assert [one.output for one in predictions] == ["no", "yes"]
 
 
 def test_several_files_are_learned_from_as_one(tmp_path: Path) -> None:
-    one = write(tmp_path, repeated, 80)
-    lines = Path(one).read_text().splitlines(keepends=True)
+    file = write(tmp_path, repeated, 80)
+    lines = Path(file).read_text().splitlines(keepends=True)
     halves = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
     for half, part in zip(halves, (lines[:50], lines[50:]), strict=True):
         half.write_text("".join(part))
     data = {"source": ["text", "reply"], "held_out": 20}
     writes = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "output": {"kind": "next_utterance"}}}
-    for name, files in {"whole": one, "halves": [str(half) for half in halves]}.items():
-        content = recipe(one, data, writes, max_steps=4, evaluate_every=2)
+    for name, files in {"whole": file, "halves": [str(half) for half in halves]}.items():
+        content = recipe(file, data, writes, max_steps=4, evaluate_every=2)
         content["data"]["train"] = files
         train(Recipe.of(content), tmp_path / name)
     assert [line.get("loss") for line in read_log(tmp_path / "halves")] == [
@@ -82,5 +82,5 @@ def test_a_text_is_mended_after_noise(tmp_path: Path) -> None:
     assert (noisy.tokens == model.tokenizers["input"].mask).any()
     assert len(set(learned.targets["main"].mask.sum(1).tolist())) == 1  # what is written is whole
     train(made, tmp_path / "run")
-    found = twofold.load(tmp_path / "run", "cpu").predict(["noon noon", "boat boat boat boat"])
-    assert [one.output for one in found] == [" ".join(["noon"] * 6), " ".join(["boat"] * 6)]
+    predictions = twofold.load(tmp_path / "run", "cpu").predict(["noon noon", "boat boat boat boat"])
+    assert [one.output for one in predictions] == [" ".join(["noon"] * 6), " ".join(["boat"] * 6)]

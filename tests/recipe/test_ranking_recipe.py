@@ -37,12 +37,12 @@ KINDS = ["bi", "poly", "cross"]
 def classes(rows: int, seed: int) -> list[dict[str, Any]]:
     """One word of five to be answered by its own, each beside a word that says nothing."""
     draw = random.Random(seed)
-    found = []
+    names = []
     for _ in range(rows):
         word = draw.randrange(5)
         candidates = [f"r{one} y{draw.randrange(4)}" for one in range(5)]
-        found.append({"context": f"w{word} x{draw.randrange(4)}", "candidates": candidates, "label": word})
-    return found
+        names.append({"context": f"w{word} x{draw.randrange(4)}", "candidates": candidates, "label": word})
+    return names
 
 
 @pytest.mark.parametrize("kind", ["bi", "poly"])
@@ -79,15 +79,13 @@ def test_rows_that_another_has_learned_from_can_be_left_out(tmp_path: Path) -> N
     assert learned(skip=15) == everything - first
     assert learned(skip=15, rows=20) < everything - first
     assert len(learned(skip=15, rows=20)) == 20
-    with pytest.raises(TwofoldError, match=r"data\.skip=39: .* there are only 40; data\.skip=0 learns from all"):
+    with pytest.raises(TwofoldError, match=r"data\.skip=39: .* there are only 40; data\.skip=0 trains on all"):
         learned(skip=39)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_compares_can_tell_the_hardest_wrong_candidates(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(
-        TwofoldError, match=r"train.hard_negatives goes by the comparison of a cross-encoder: set decoder.compare"
-    ):
+    with pytest.raises(TwofoldError, match=r"train.hard_negatives needs the scores of decoder.compare: set it"):
         Recipe.of(recipe(write_pairs(tmp_path, 20), kind, train={"hard_negatives": True}))
 
 
@@ -208,14 +206,14 @@ def test_the_log_tells_the_rate_of_the_schedule(tmp_path: Path, rates: dict[str,
         write_pairs(tmp_path, 64), "poly", train={"epochs": 10, "max_steps": None, "learning_rate_multipliers": rates}
     )
     train(Recipe.of(content), tmp_path / "run")
-    found = [line["learning_rate"] for line in read_log(tmp_path / "run") if "learning_rate" in line]
-    assert len(found) == 40
+    logged = [line["learning_rate"] for line in read_log(tmp_path / "run") if "learning_rate" in line]
+    assert len(logged) == 40
     cosine = [0.5 * (1 + math.cos(math.pi * step / 40)) for step in range(40)]
-    assert found == pytest.approx([3e-3 * min(1.0, (step + 1) / 4) * cosine[step] for step in range(40)])
+    assert logged == pytest.approx([3e-3 * min(1.0, (step + 1) / 4) * cosine[step] for step in range(40)])
 
 
 def moved(folder: Path, name: str, **settings: Any) -> dict[str, float]:
-    """How far each parameter moves in one step, at most; Adam's first step is the rate, whatever the gradient."""
+    """Largest move of each parameter in one step; Adam's first step is the rate, whatever the gradient."""
     content = recipe(
         write_pairs(folder), "poly", train={"max_steps": 1, "learning_rate": 1e-3, "weight_decay": 0.0, **settings}
     )
@@ -230,14 +228,14 @@ def moved(folder: Path, name: str, **settings: Any) -> dict[str, float]:
 def test_rates_multiply_those_of_the_parameters_they_name(tmp_path: Path) -> None:
     plain = moved(tmp_path, "plain")
     assert plain["decoders.main.codes"] == pytest.approx(1e-3, rel=1e-2)
-    found = moved(
+    changes = moved(
         tmp_path,
         "learning_rate_multipliers",
         learning_rate_multipliers={"decoders": 20.0, "decoders.main.codes": 50.0, "encoder": 0.0},
     )
-    assert found["decoders.main.codes"] == pytest.approx(50e-3, rel=1e-2)
-    assert found["decoders.main.vector.log_scale"] == pytest.approx(20e-3, rel=1e-2)
-    assert {value for name, value in found.items() if name.startswith("encoder.")} == {0.0}
+    assert changes["decoders.main.codes"] == pytest.approx(50e-3, rel=1e-2)
+    assert changes["decoders.main.vector.log_scale"] == pytest.approx(20e-3, rel=1e-2)
+    assert {value for name, value in changes.items() if name.startswith("encoder.")} == {0.0}
     with pytest.raises(TwofoldError, match=r"no parameter's name begins with 'decoder.codes'"):
         moved(tmp_path, "none", learning_rate_multipliers={"decoder.codes": 2.0})
 
@@ -335,8 +333,8 @@ def test_a_metric_that_will_not_be_there_is_named_before_the_first_step(
 
 def test_any_metric_that_is_measured_may_choose_the_best_model(tmp_path: Path) -> None:
     dev = pairs(40, seed=2)
-    found = questions(RankingReader(), [Row("", one) for one in dev], 20)
-    rows = [{"context": one.context, "candidates": one.candidates, "label": one.right} for one in found]
+    asked = questions(RankingReader(), [Row("", one) for one in dev], 20)
+    rows = [{"context": one.context, "candidates": one.candidates, "label": one.right} for one in asked]
     changes = {"data": {"dev": write_jsonl(tmp_path / "dev.jsonl", rows)}, "train": {"best": "r@10", "max_steps": 2}}
     outcome = train(Recipe.of(recipe(write_pairs(tmp_path), **changes)), tmp_path / "run")
     assert outcome.best == read_log(tmp_path / "run")[-1]["dev_r@10"]
@@ -347,7 +345,7 @@ def test_any_metric_that_is_measured_may_choose_the_best_model(tmp_path: Path) -
     [
         (
             {"teacher": {"model": "x"}},
-            "recipe.teacher: no loss follows it; add losses: [..., {kind: kl}], or margin_mse",
+            "recipe.teacher: no loss uses its scores; add losses: [..., {kind: kl}], or margin_mse",
         ),
         ({"decoder": {"kind": "cross"}, "losses": [{"kind": "kl"}]}, "read both sides apart, bi and poly"),
         ({"train": {"batch_rows": 1}}, "batch_rows must be at least 2"),

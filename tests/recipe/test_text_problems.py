@@ -64,7 +64,7 @@ TASKS: dict[str, tuple[texts.Make, dict[str, Any], dict[str, Any], int]] = {
     "tags": (tagged, {"source": "words", "target": "tags"}, {"kind": "tags"}, 50),
     "tree": (chained, {"source": "words", "target": ["heads", "relations"]}, TREE, 80),
 }
-"""What each row is, where it stands, what writes it, and how many steps it takes."""
+"""Output, column, decoder and number of steps of each problem."""
 GUESS_AND_TELL = {"guess": {"kind": "tokens"}, "tell": {"kind": "label", "output": {"kind": "next_utterance"}}}
 
 
@@ -80,15 +80,15 @@ def trained(task: str, folder: Path, **settings: Any) -> tuple[Path, str]:
 
 
 def answers_again(folder: Path, given: list[Any]) -> list[Any]:
-    """What a model answers; it answers the same once saved and loaded."""
+    """Answers of a model, which are the same once it is saved and loaded."""
     model = twofold.load(folder, "cpu")
-    found = model.predict(given)
+    predictions = model.predict(given)
     model.save_pretrained(folder / "again")
-    assert twofold.load(folder / "again", "cpu").predict(given) == found
+    assert twofold.load(folder / "again", "cpu").predict(given) == predictions
     alone = model.predict(given[:1])[0].output
     number = isinstance(alone, float)  # which follows the order in which a batch is summed up
-    assert alone == (pytest.approx(found[0].output, abs=1e-5) if number else found[0].output)
-    return [one.output for one in found]
+    assert alone == (pytest.approx(predictions[0].output, abs=1e-5) if number else predictions[0].output)
+    return [one.output for one in predictions]
 
 
 def test_a_label_is_learned_from_a_single_word(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_any_number_of_labels_is_learned(tmp_path: Path) -> None:
     report = twofold.evaluate(run, dev)
     assert report.metrics["accuracy"] > 0.9
     assert report.metrics["micro_f1"] > 0.95
-    found = answers_again(run, ["the old boat was seen", "the red boat was blue", "red green blue people"])
-    assert [sorted(labels) for labels in found] == [[], ["blue", "red"], ["blue", "green", "red"]]
+    predictions = answers_again(run, ["the old boat was seen", "the red boat was blue", "red green blue people"])
+    assert [sorted(labels) for labels in predictions] == [[], ["blue", "red"], ["blue", "green", "red"]]
 
 
 @pytest.mark.parametrize("task", ["number", "apart", "cosine"])
@@ -122,8 +122,8 @@ def test_how_many_words_two_texts_share_is_learned(tmp_path: Path, task: str) ->
 def test_the_kind_of_each_word_is_learned(tmp_path: Path) -> None:
     run, dev = trained("tags", tmp_path)
     assert twofold.evaluate(run, dev).metrics["accuracy"] > 0.98
-    (found,) = answers_again(run, ["people seen at red noon"])
-    assert found.tags == tuple(KINDS[word] for word in found.words)
+    (prediction,) = answers_again(run, ["people seen at red noon"])
+    assert prediction.tags == tuple(KINDS[word] for word in prediction.words)
 
 
 def test_names_are_judged_as_a_whole(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_a_tree_whose_words_hang_from_the_one_before_is_learned(tmp_path: Path) 
     assert metrics["uas"] > 0.95
     assert metrics["las"] > 0.95
     assert metrics["whole_trees"] > 0.8
-    (found,) = answers_again(run, [["the", "red", "boat"]])
-    assert (found.heads, found.relations) == ((0, 1, 2), ("root", "color", "low"))
+    (prediction,) = answers_again(run, [["the", "red", "boat"]])
+    assert (prediction.heads, prediction.relations) == ((0, 1, 2), ("root", "color", "low"))
 
 
 def both(draw: random.Random) -> dict[str, Any]:

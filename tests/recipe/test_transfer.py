@@ -1,4 +1,4 @@
-"""What was learned once is begun with again: weights, settings and tokenizer of another model's encoder."""
+"""Trainings start from another model's encoder: its weights, settings and tokenizer."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def encoder_of(model: Model) -> dict[str, Tensor]:
     return dict(model.encoder.state_dict())
 
 
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], value) for name, value in other.items())
+def same(first: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return first.keys() == other.keys() and all(torch.equal(first[name], value) for name, value in other.items())
 
 
 def tokenizer_of(model: Any) -> TextTokenizer:
-    found: TextTokenizer = model.tokenizers["input"]
-    return found
+    tokenizer: TextTokenizer = model.tokenizers["input"]
+    return tokenizer
 
 
 def test_a_pretrained_folder_as_the_encoder_is_the_same_as_to_start_from_it(tmp_path: Path, pretrained: Path) -> None:
@@ -152,23 +152,23 @@ def test_a_backbone_keeps_its_own_tokens_where_other_weights_need_not_fit(tmp_pa
     folder = save("bert", tmp_path / "bert")
     content = recipe(write(tmp_path, colored, 20), *LABEL, max_steps=2)
     content |= {"encoder": str(folder)}  # a folder of transformers is an encoder too
-    own = tokenizer_of(begun(content, tmp_path / "own")).fingerprint()
+    fingerprint = tokenizer_of(begun(content, tmp_path / "own")).fingerprint()
     content |= {"encoder": {"kind": "pretrained", "name": str(folder)}, "start": str(pretrained)}
     with pytest.raises(TwofoldError, match=r"start: nothing of .* fits"):
         begun({**content, "start_anyway": True}, tmp_path / "run")
     kept = Recipe.of({**content, "start_anyway": True}).own_tokenizer()
     assert kept is not None
-    assert kept.fingerprint() == own
+    assert kept.fingerprint() == fingerprint
 
 
 def test_the_decoders_of_the_other_model_are_not_taken(tmp_path: Path) -> None:
     rows, (data, writes) = write(tmp_path, colored, 30), LABEL
     train(Recipe.of(recipe(rows, data, writes, max_steps=3)), tmp_path / "first")
     plain = recipe(rows, data, writes, max_steps=2)
-    one = begun({**plain, "start": str(tmp_path / "first")}, tmp_path / "a")
+    begun_again = begun({**plain, "start": str(tmp_path / "first")}, tmp_path / "a")
     other, first = begun(plain, tmp_path / "b"), twofold.load(tmp_path / "first", "cpu")
-    assert same(dict(one.decoders.state_dict()), dict(other.decoders.state_dict()))
-    assert not same(dict(one.decoders.state_dict()), dict(first.decoders.state_dict()))
+    assert same(dict(begun_again.decoders.state_dict()), dict(other.decoders.state_dict()))
+    assert not same(dict(begun_again.decoders.state_dict()), dict(first.decoders.state_dict()))
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_what_tells_colors_of_images_helps_to_paint_them(tmp_path: Path) -> None
     dev = write_colors(tmp_path / "dev", 24, 500)
     assert twofold.evaluate(tmp_path / "labels", str(dev)).metrics["accuracy"] > 0.9
     model = twofold.load(tmp_path / "labels", "cpu")
-    found = model.predict([shape(seed)[0] for seed in range(600, 608)])
-    assert sum(one.output == shape(600 + n)[1].split()[1] for n, one in enumerate(found)) >= 7
+    predictions = model.predict([shape(seed)[0] for seed in range(600, 608)])
+    assert sum(one.output == shape(600 + n)[1].split()[1] for n, one in enumerate(predictions)) >= 7
     squares = write_files(tmp_path / "squares", squares_files(8))
     painting = {**segmenting(squares, train={"freeze": "encoder"}), "encoder": str(tmp_path / "labels")}
     assert same(encoder_of(begun(painting, tmp_path)), encoder_of(model))

@@ -57,13 +57,13 @@ def hidden_of(model: Model, batches: list[Batch]) -> list[Hidden]:
 
 def tensors_of(hidden: Hidden) -> dict[str, torch.Tensor]:
     """Everything that decoders may read; states of padding are nobody's."""
-    found = {}
+    tensors = {}
     for field in dataclasses.fields(hidden):
         value = getattr(hidden, field.name)
         for number, tensor in enumerate(value if isinstance(value, tuple) and field.name == "maps" else [value]):
             if isinstance(tensor, torch.Tensor):
-                found[f"{field.name}{number}"] = tensor[hidden.mask] if field.name == "states" else tensor
-    return found
+                tensors[f"{field.name}{number}"] = tensor[hidden.mask] if field.name == "states" else tensor
+    return tensors
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What each of several processes does in tests/training/test_ranking_processes.py: its share, in the given folder."""
+"""Work of each of several processes in tests/training/test_ranking_processes.py: its share, in the given folder."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Case:
     two_towers: bool = False
     losses: tuple[LossConfig, ...] = (InBatch(),)
     twice: bool = False
-    """Whether the batch is read twice, piece by piece."""
+    """True if the batch is read twice, piece by piece."""
     plain: bool = False
-    """Whether the gradients are those of the loss itself."""
+    """True if the gradients are those of the loss itself."""
 
 
 TEACHER = (InBatch(), KL(temperature=2.0))
@@ -85,9 +85,9 @@ def main(folder: Path) -> None:
     tokenizer = TextTokenizer.load(folder / "tokenizer.json")
     with processes.joined():
         for name, case in CASES.items():
-            found = learned(case, tokenizer, processes.rank(), processes.world())
+            gradients = learned(case, tokenizer, processes.rank(), processes.world())
             if processes.rank() == 0:
-                save_file(found, folder / f"{name}.safetensors")
+                save_file(gradients, folder / f"{name}.safetensors")
         for name, recipe in json.loads((folder / "recipes.json").read_text()).items():
             train(Recipe.of(recipe), folder / f"two-{name}")
 

@@ -1,4 +1,4 @@
-"""What is frozen stays as it is to the last bit, and what thaws does so from the top down."""
+"""Frozen parameters keep their values to the last bit, and levels are unfrozen from the top down."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ def test_layers_thaw_from_the_top_down(tmp_path: Path) -> None:
             return rows.plan(epoch)
 
         def batch(self, some: Any, moment: Moment) -> Any:
-            found = {
+            frozen = {
                 name.split(".")[1] if name.startswith("blocks") else name.split(".")[0] for name in learning(model)
             }
-            assert bool(found) == model.encoder.training
-            seen.append(found)
+            assert bool(frozen) == model.encoder.training
+            seen.append(frozen)
             return rows.batch(some, moment)
 
     rows = trainer.rows
@@ -201,7 +201,7 @@ def test_a_frozen_network_with_batch_norm_may_be_read_in_several_batches(tmp_pat
 
 def test_a_model_of_which_nothing_would_learn_is_refused(tmp_path: Path) -> None:
     content = tasks.recipe(tasks.write_pairs(tmp_path), decoder={"learn_scale": False}, train={"freeze": "encoder"})
-    with pytest.raises(TwofoldError, match=r"train\.freeze=encoder: nothing else of this model learns"):
+    with pytest.raises(TwofoldError, match=r"train\.freeze=encoder: no other parameters are left to train"):
         train(Recipe.of(content), tmp_path / "run")
     train(Recipe.of({**content, "train": {**content["train"], "freeze": "gradual"}}), tmp_path / "gradual")
 

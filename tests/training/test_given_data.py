@@ -103,7 +103,7 @@ def test_a_packaged_recipe_learns_from_rows_in_memory_and_holds_a_tenth_out(
     small = ["encoder={kind: rnn, width: 12, embedding: 8}", "decoder={kind: rnn, width: 12, embedding: 8}"]
     small += ["input.tokenizer.size=90", "output.tokenizer=null", "train.max_steps=2", "train.best=loss", "train.ema=0"]
     rows = [{"de": row["source"], "en": row["target"]} for row in ROWS]
-    with pytest.warns(UserWarning, match="4 of 40 rows are validation rows"):
+    with pytest.warns(UserWarning, match="4 of 40 rows are set aside for validation"):
         run = twofold.train("translate", tmp_path / "run", small, data=rows)
     assert (run.history.about["rows"], run.history.about["validation_rows"]) == (36, 4)
 

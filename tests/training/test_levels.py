@@ -53,8 +53,8 @@ def test_levels_go_from_what_stands_before_the_layers_to_the_top(
     levels = [[names[id(one)] for one in level] for level in part.levels()]
     assert len(levels) == len(expected)
     for level, prefixes in zip(levels, expected, strict=True):
-        found = {next((one for one in prefixes.split() if f"{name}.".startswith(f"{one}.")), name) for name in level}
-        assert found == set(prefixes.split())
+        groups = {next((one for one in prefixes.split() if f"{name}.".startswith(f"{one}.")), name) for name in level}
+        assert groups == set(prefixes.split())
     every = [name for level in levels for name in level]
     assert sorted(every) == sorted(names.values())  # each once
 
@@ -82,13 +82,13 @@ def rates(model: Model, **settings: Any) -> dict[str, float]:
 
 def test_each_layer_learns_slower_than_the_one_above_it(tmp_path: Path) -> None:
     model = build_model(Recipe.of(labelling(tmp_path)), tmp_path / "tokenizers")
-    found = rates(model, layer_decay=0.5)
+    by_name = rates(model, layer_decay=0.5)
     expected = {"embedding": 0.125, "blocks.0": 0.25, "blocks.1": 0.5, "blocks.2": 1.0, "norm": 1.0}
-    for name, scale in found.items():
-        own = name.removeprefix("encoder.")
-        prefix = next((one for one in expected if own.startswith(one)), None)
+    for name, scale in by_name.items():
+        short = name.removeprefix("encoder.")
+        prefix = next((one for one in expected if short.startswith(one)), None)
         assert scale == (1.0 if prefix is None else expected[prefix]), name
-    assert {name for name, scale in found.items() if scale < 1} > {"encoder.embedding.weight"}
+    assert {name for name, scale in by_name.items() if scale < 1} > {"encoder.embedding.weight"}
     assert set(rates(model).values()) == {1.0}
     both = rates(model, layer_decay=0.5, learning_rate_multipliers={"decoders": 10.0, "encoder.embedding": 2.0})
     assert both["encoder.embedding.weight"] == 0.25
@@ -104,11 +104,11 @@ def test_the_rates_of_a_step_are_those_of_the_groups(tmp_path: Path) -> None:
 
 def test_both_towers_of_a_ranker_have_the_same_rates(tokenizer: TextTokenizer) -> None:
     ranker = small_ranker(tokenizer, encoder("transformer", layers=2), decoder("bi"), two_towers=True)
-    found = rates(ranker, layer_decay=0.5)
-    for name, scale in found.items():
+    by_name = rates(ranker, layer_decay=0.5)
+    for name, scale in by_name.items():
         if name.startswith("encoder."):
-            assert found[name.replace("encoder.", "candidate_tower.", 1)] == scale
-    assert set(found.values()) == {1.0, 0.5, 0.25}
+            assert by_name[name.replace("encoder.", "candidate_tower.", 1)] == scale
+    assert set(by_name.values()) == {1.0, 0.5, 0.25}
 
 
 def test_settings_that_cannot_be_are_refused() -> None:

@@ -43,8 +43,8 @@ def test_accumulated_batches_give_the_gradients_of_their_union(
     counts = {"main": sum(model.counts(batch)["main"] for batch in batches)}
     for batch in batches:
         model.weighted(model.losses(batch), counts).backward()  # type: ignore[no-untyped-call]
-    for name, one in model.named_parameters():
-        torch.testing.assert_close(one.grad, whole[name], atol=1e-6, rtol=1e-5)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, whole[name], atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -112,15 +112,15 @@ def test_the_running_mean_is_what_is_judged_and_saved(tokenizer: TextTokenizer) 
     mean = ExponentialMovingAverage(model, 0.5)
     before = [one.detach().clone() for one in model.parameters()]
     with torch.no_grad():
-        for one in model.parameters():
-            one.add_(1.0)
+        for parameter in model.parameters():
+            parameter.add_(1.0)
     mean.update(1000)
     mean.swap()
-    for one, old in zip(model.parameters(), before, strict=True):
-        torch.testing.assert_close(one.detach(), old + 0.5)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), old + 0.5)
     mean.swap()
-    for one, old in zip(model.parameters(), before, strict=True):
-        torch.testing.assert_close(one.detach(), old + 1.0)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), old + 1.0)
 
 
 def test_the_running_mean_is_also_one_of_what_batch_norm_has_seen() -> None:

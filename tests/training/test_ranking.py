@@ -45,7 +45,7 @@ def numbers(tmp_path: Path) -> str:
 
 
 def steps(folder: Path) -> list[dict[str, Any]]:
-    """What was logged of each step, the time it took left out."""
+    """Log lines of each step, without their times."""
     path = folder / "log.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return [{k: v for k, v in line.items() if not k.endswith("_per_second")} for line in lines if line["step"]]

@@ -58,10 +58,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory, tokenizer: TextTokenizer) -
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_give_the_gradients_of_the_whole_batch(shared: Path, tokenizer: TextTokenizer, name: str) -> None:
-    found, expected = load_file(shared / f"{name}.safetensors"), learned(CASES[name], tokenizer)
-    assert found.keys() == expected.keys()
+    computed, expected = load_file(shared / f"{name}.safetensors"), learned(CASES[name], tokenizer)
+    assert computed.keys() == expected.keys()
     for key, value in expected.items():
-        assert (found[key] - value).abs().max() <= 1e-5 * max(1.0, float(value.abs().max())), key
+        assert (computed[key] - value).abs().max() <= 1e-5 * max(1.0, float(value.abs().max())), key
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -69,9 +69,9 @@ def test_two_processes_log_the_losses_of_one(shared: Path, tmp_path: Path, name:
     recipe = json.loads((shared / "recipes.json").read_text())[name]
     train(Recipe.of(recipe), tmp_path / "one")
     logs = [folder / "log.jsonl" for folder in (tmp_path / "one", shared / f"two-{name}")]
-    one, two = ([json.loads(line) for line in log.read_text().splitlines()][1:] for log in logs)
-    assert [line["step"] for line in two] == [line["step"] for line in one]
+    first, two = ([json.loads(line) for line in log.read_text().splitlines()][1:] for log in logs)
+    assert [line["step"] for line in two] == [line["step"] for line in first]
     for key in ("loss", "dev_mrr", "dev_r@1"):
-        values = [line[key] for line in one if key in line]
+        values = [line[key] for line in first if key in line]
         assert values
         assert [line[key] for line in two if key in line] == pytest.approx(values, abs=1e-5)

@@ -65,19 +65,19 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "s
 @click.group(cls=_Group, context_settings=_SETTINGS)
 @click.version_option(__version__, package_name="twofold")
 def main() -> None:
-    """Every model is two functions: an encoder that reads and a decoder that writes.
+    """Every model is two functions: an encoder reads the input, a decoder writes the output.
 
     \b
-      twofold demo                                     three rankers trained and compared, in five minutes
-      twofold train translate --out runs/translate     train what a recipe says
-      twofold summary translate                        its parts, shapes and parameters
-      twofold compare runs/translate runs/small        settings that differ, metrics side by side
+      twofold demo                                         train and compare three rankers in five minutes
+      twofold train translate --out runs/translate         train a model from a recipe
+      twofold summary translate                            show parts, shapes and parameters
+      twofold compare runs/translate runs/small            show settings that differ, and metrics
       twofold predict runs/translate "Ein Hund läuft."
       twofold evaluate runs/translate dev.tsv
       twofold rank default --candidates answers.txt "how do I list a folder?"
       twofold index build answers.index --model default --texts answers.txt
       twofold search answers.index "how do I list a folder?"
-      twofold import uncased_L-12_H-768_A-12 runs/bert     weights from elsewhere
+      twofold import uncased_L-12_H-768_A-12 runs/bert     convert weights from elsewhere
     """
 
 

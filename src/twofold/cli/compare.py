@@ -12,13 +12,16 @@ from twofold.cli.options import FilePath, json_option, show
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=FilePath())
 @click.option(
-    "--plot", type=FilePath(), metavar="FILE", help="Draw training loss and validation metric over the steps."
+    "--plot",
+    type=FilePath(),
+    metavar="FILE",
+    help="Draw training loss and validation metric by step: .png, .svg, .pdf, .jpg.",
 )
 @json_option
 def compare(runs: tuple[Path, ...], plot: Path | None, as_json: bool) -> None:
-    """Show what differs between trainings: settings, data, and validation metrics of the best models.
+    """Compare trainings: settings and data that differ, and validation metrics of the best models.
 
-    RUN is a folder that `twofold train --out` wrote. The figure of --plot ends in .png, .svg, .pdf or .jpg.
+    RUN is a folder that `twofold train --out` wrote.
 
     \b
       twofold compare runs/translate runs/small

@@ -13,17 +13,23 @@ from twofold.cli.options import FilePath, json_option, print_json
 @click.command("import")
 @click.argument("source", type=FilePath())
 @click.argument("out", type=FilePath())
-@click.option("--kind", type=click.Choice(["bert", "gpt2"]), help="What SOURCE holds, where its files do not tell.")
-@click.option("--cased/--uncased", default=None, help="Whether BERT's tokenizer keeps capitals, where nothing tells.")
-@click.option("--allow-mismatch", is_flag=True, help="Leave out what is unknown or does not fit, and say what.")
+@click.option(
+    "--kind", type=click.Choice(["bert", "gpt2"]), help="Type of the model in SOURCE, if its files do not tell."
+)
+@click.option(
+    "--cased/--uncased",
+    default=None,
+    help="BERT's tokenizer keeps capitals or not, if the files of SOURCE do not tell.",
+)
+@click.option("--allow-mismatch", is_flag=True, help="Skip tensors that are unknown or do not fit, and list them.")
 @json_option
 def import_weights(
     source: Path, out: Path, kind: str | None, cased: bool | None, allow_mismatch: bool, as_json: bool
 ) -> None:
-    """Turn the weights in the folder SOURCE into a folder OUT that `encoder: {kind: pretrained, name: OUT}` reads.
+    """Convert the weights in the folder SOURCE to a folder OUT, for `encoder: {kind: pretrained, name: OUT}`.
 
-    SOURCE is Google's BERT or OpenAI's GPT-2 as they were published (TensorFlow checkpoints), a folder of transformers
-    with pytorch_model.bin, or a folder of sentence-transformers.
+    SOURCE is a published TensorFlow checkpoint of Google's BERT or OpenAI's GPT-2, a folder of transformers with
+    pytorch_model.bin, or a folder of sentence-transformers.
 
     \b
       twofold import uncased_L-12_H-768_A-12 runs/bert

@@ -55,10 +55,10 @@ def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
 @click.command()
 @click.option("--out", type=FilePath(), help="Keep the trained models in this folder.")
 def demo(out: Path | None) -> None:
-    """Learn to find functions of Python's standard library from sentences that say what they do.
+    """Train three rankers that find functions of Python's standard library by a description.
 
-    Reads the documentation that is installed with Python itself, trains a bi-, a poly- and a cross-encoder on it from
-    the embedded default, compares them, and answers a few questions. Under five minutes on two cores.
+    Reads the documentation that is installed with Python, fine-tunes a bi-, a poly- and a cross-encoder from `default`,
+    compares them, and answers a few questions. Takes less than five minutes on two cores.
 
     \b
       twofold demo

@@ -42,22 +42,37 @@ class CorpusForm(click.ParamType[str]):
 @click.command()
 @click.argument("model")
 @click.argument("data")
-@click.option("--corpus", help="Rankers: retrieve the `relevant` ids of each row of DATA from the texts of this file.")
-@click.option("--among", default=10, type=click.IntRange(2), help="Rankers: candidates that a pair is ranked among.")
-@click.option("--form", default="auto", type=CorpusForm(), help="Rankers: published form of DATA, such as ubuntu_v2.")
-@click.option("--reverse", is_flag=True, help="Rankers: rank contexts for candidates, which a `bi` can.")
 @click.option(
-    "--then", multiple=True, type=Stage(), metavar="MODEL:K", help="Rankers: re-rank the best K by MODEL; repeatable."
+    "--corpus", help="Rankers: search the texts of this file, and look for the `relevant` ids of each row of DATA."
 )
-@click.option("--folder", "--images", help="Folder or zip archive of the files that DATA names; default: that of DATA.")
+@click.option(
+    "--among",
+    default=10,
+    type=click.IntRange(2),
+    help="Rankers: number of candidates in each ranking, if DATA has pairs.",
+)
+@click.option(
+    "--form", default="auto", type=CorpusForm(), help="Rankers: format of a published corpus, such as ubuntu_v2."
+)
+@click.option("--reverse", is_flag=True, help="Rankers with decoder `bi`: rank contexts for each candidate.")
+@click.option(
+    "--then",
+    multiple=True,
+    type=Stage(),
+    metavar="MODEL:K",
+    help="Rankers: re-rank the best K candidates with MODEL; can be repeated.",
+)
+@click.option(
+    "--folder", "--images", help="Folder or zip archive of the files that DATA names; default: the folder of DATA."
+)
 @click.option("--tokenize", metavar="NAME", help="Texts: sacrebleu's tokenizer for BLEU: 13a, zh, ko-mecab, char, ...")
 @writing_options
 @model_options
 def evaluate(model: str, data: str, as_json: bool, **options: Any) -> None:
-    """Evaluate MODEL on the rows of DATA, a file with the columns of the training.
+    """Evaluate MODEL on the rows of DATA, a file with the columns of the training data.
 
-    MODEL is a folder; a ranker may also be `default`, `default-multilingual` or a hub id. Texts are generated with the
-    options saved with the model, changed by those given here.
+    MODEL is a folder; a ranker can also be `default`, `default-multilingual` or a hub id. Text is generated with the
+    options that are saved with the model, unless you set them here.
 
     \b
       twofold evaluate runs/translate dev.tsv.gz

@@ -85,39 +85,43 @@ def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 where_options = several(
-    click.option("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if any."),
+    click.option("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."),
     click.option(
         "--runtime",
         default="auto",
-        help="torch, openvino or onnxruntime; auto takes openvino where the extra `fast` is installed.",
+        help="torch, openvino or onnxruntime; auto takes openvino if the extra `fast` is installed.",
     ),
     click.option(
         "--precision",
         default="auto",
-        help="float32 or bfloat16; auto takes bfloat16 where the processor computes it natively.",
+        help="float32 or bfloat16; auto takes bfloat16 if the processor supports it natively.",
     ),
-    click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names."),
+    click.option("--allow-code", is_flag=True, help="Run code from outside twofold that the model needs."),
 )
 """Options for the device, the runtime and precision, and for a model's own code."""
 LOADING = ("device", "runtime", "precision", "allow_code")
 """Names of these options."""
 model_options = several(
-    click.option("--decoder", help="Which decoder of the model, by name; evaluate takes all, others the first."),
+    click.option("--decoder", help="Name of the decoder; default: the first one, and all in `evaluate`."),
     where_options,
     json_option,
 )
 """Options for the decoder, the device and JSON."""
 writing_options = several(
-    click.option("--beam", type=int, help="Hypotheses kept at each step; 1 is greedy."),
-    click.option("--n-best", type=int, help="How many outputs for each input, at most --beam."),
-    click.option("--length-penalty", type=float, help="0 favors short outputs, 1 takes the mean log-probability."),
-    click.option("--no-repeat", type=int, help="Write no sequence of this many tokens twice."),
-    click.option("--max-length", type=int, help="The most tokens to write."),
-    click.option("--sample", is_flag=True, default=None, help="Draw tokens at random."),
-    click.option("--temperature", type=float, help="When sampling: below 1 sharpens, above 1 flattens."),
-    click.option("--top-k", type=int, help="When sampling: only the k likeliest tokens."),
-    click.option("--top-p", type=float, help="When sampling: only the likeliest tokens up to this probability."),
-    click.option("--seed", type=int, help="When sampling: the same seed draws the same tokens."),
+    click.option("--beam", type=int, help="Number of hypotheses in beam search; 1 is greedy search."),
+    click.option("--n-best", type=int, help="Number of outputs for each input, at most --beam."),
+    click.option(
+        "--length-penalty",
+        type=float,
+        help="Exponent of the length that divides the log-probability: 0 favors short outputs, 1 takes the mean.",
+    ),
+    click.option("--no-repeat", type=int, help="Size of the n-grams that occur once at most; 0 allows all."),
+    click.option("--max-length", type=int, help="Maximum number of tokens to generate."),
+    click.option("--sample", is_flag=True, default=None, help="Sample tokens instead of searching."),
+    click.option("--temperature", type=float, help="Sampling: below 1 sharpens the distribution, above 1 flattens it."),
+    click.option("--top-k", type=int, help="Sampling: only the k most likely tokens."),
+    click.option("--top-p", type=float, help="Sampling: only the most likely tokens, up to this total probability."),
+    click.option("--seed", type=int, help="Sampling: seed of the random numbers."),
 )
 """Options for text generation; those that are not given are saved with the model."""
 

@@ -53,47 +53,51 @@ SHOWN = 9
 @click.command()
 @click.argument("model")
 @click.argument("inputs", nargs=-1)
-@click.option("--file", "file", help="Read inputs from a file as well: text, jsonl, tsv, csv, conll, conllu; also .gz.")
+@click.option(
+    "--file", "file", help="Read inputs from this file, after INPUTS: text, jsonl, tsv, csv, conll, conllu; also .gz."
+)
 @click.option(
     "--conllu",
     type=FilePath(),
-    help="Tags and trees: write the sentences into this file, all else as it stands in --file, if that is CoNLL-U.",
+    help="Tags and trees: write the sentences to this file as CoNLL-U; other columns and comments come from --file.",
 )
 @click.option(
-    "--folder", "--images", help="With a table in --file: the folder or archive of the files it names; else its own."
+    "--folder",
+    "--images",
+    help="Folder or zip archive of the files that the table --file names; default: the folder of the table.",
 )
-@click.option("--stream", is_flag=True, help="Show the output of one input as it is written.")
-@click.option("--prefix", help="Images: how the caption begins, for a model that was trained to go on from there.")
-@click.option("--masks", type=FilePath(), help="Images: write the masks into this folder, as .png")
+@click.option("--stream", is_flag=True, help="Print the output of one input token by token.")
+@click.option("--prefix", help="Images: first words of the caption, for a model that was trained with prefixes.")
+@click.option("--masks", type=FilePath(), help="Images: write the masks to this folder as .png.")
 @click.option(
     "--plot",
     type=FilePath(),
-    help="Draw attention, or each word's influence, for the first input; its mask; trees; up to 20 images with their "
-    "answers: .png, .svg, .pdf",
+    help="Draw the answer: attention, a mask, a tree, or the influence of each word for the first input; up to 20 "
+    "images with their answers: .png, .svg, .pdf, .jpg.",
 )
 @click.option(
-    "--attention", type=click.Choice(["cross", "encoder", "decoder"]), help="--plot: which attention to draw."
+    "--attention", type=click.Choice(["cross", "encoder", "decoder"]), help="--plot: type of attention to draw."
 )
 @click.option(
     "--layer",
     type=NumberOrAll(),
     metavar="N|all",
-    help="--plot: attention of this layer, from 1, or of all; else the last.",
+    help="--plot: layer whose attention is drawn, from 1, or all; default: the last.",
 )
 @click.option(
     "--head",
     type=NumberOrAll(),
     metavar="N|all",
-    help="--plot: attention of this head, from 1, or of all; else their mean.",
+    help="--plot: attention head that is drawn, from 1, or all; default: their mean.",
 )
-@click.option("--explain", is_flag=True, help="Print JSON with attention, alternatives and influence, too.")
+@click.option("--explain", is_flag=True, help="Print JSON with attention, alternatives and influence of words.")
 @writing_options
 @model_options
 def predict(model: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Show what MODEL, a folder, makes of each INPUT: a text, words, two texts with a tab between, or the path of an
-    image or a sound.
+    """Predict the output of MODEL for each INPUT.
 
-    How it writes is as saved with it unless given.
+    MODEL is a folder. INPUT is a text, words, two texts with a tab between them, or the path of an image or audio file.
+    Text is generated with the options that are saved with the model, unless you set them here.
 
     \b
       twofold predict runs/translate "Ein Hund läuft." --beam 5 --n-best 3
@@ -137,7 +141,7 @@ def _check_usage(inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
         raise click.UsageError("--stream shows one INPUT, and not as JSON")
     drawn = [f"--{name}" for name in ("attention", "layer", "head") if options[name] is not None]
     if drawn and not options["plot"]:
-        raise click.UsageError(f"{' and '.join(drawn)}: of the figure that --plot FILE draws")
+        raise click.UsageError(f"{' and '.join(drawn)} needs --plot FILE")
     for path in filter(None, (options["plot"], options["conllu"])):
         if path.is_dir():
             raise TwofoldError(f"{path}: a folder; name a file in it")

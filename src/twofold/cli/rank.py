@@ -20,7 +20,7 @@ from twofold.cli.ranking import TEXTS, ranking_options, reverse_option, show_hit
     help=TEXTS,
 )
 @reverse_option
-@click.option("--explain", is_flag=True, help="Print JSON with what makes up the scores, too.")
+@click.option("--explain", is_flag=True, help="Print JSON with what the scores consist of.")
 @ranking_options
 def rank(
     model: str,
@@ -33,7 +33,7 @@ def rank(
     as_json: bool,
     **place: Any,
 ) -> None:
-    """Show which candidates fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
+    """Rank the candidates for CONTEXT; several CONTEXTs are the turns of one dialogue, oldest first.
 
     MODEL is a folder, a hub id, `default` (English) or `default-multilingual` (Korean and fifteen others).
 

@@ -26,20 +26,24 @@ if TYPE_CHECKING:
     from twofold.results.explanation import RankingExplanation
 
 TEXTS = (
-    "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz; images: a folder, an "
-    "archive, a table; - reads lines of text or JSON from standard input."
+    "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz. Images: a folder, a zip "
+    "archive or a table. `-` reads lines of text or JSON from standard input."
 )
 _folder = click.argument("folder", metavar="INDEX", type=FilePath())
 _texts = click.option("--texts", required=True, type=RowsFile(), help=TEXTS)
-_model = click.option("--model", help="Where the index's model lies, if it was moved.")
+_model = click.option("--model", help="Folder of the index's model, if it was moved.")
 reverse_option = click.option(
-    "--reverse", is_flag=True, help="Find what would be a context for what would be a candidate, which a `bi` can."
+    "--reverse", is_flag=True, help="Swap the two sides of a `bi` ranker: find contexts for a candidate."
 )
 _new_texts = several(_folder, _texts, _model, where_options)
 ranking_options = several(
-    click.option("-k", default=10, type=click.IntRange(1), help="How many to show."),
+    click.option("-k", default=10, type=click.IntRange(1), help="Number of hits."),
     click.option(
-        "--then", multiple=True, type=Stage(), metavar="MODEL:K", help="Re-rank the best K by MODEL; may be repeated."
+        "--then",
+        multiple=True,
+        type=Stage(),
+        metavar="MODEL:K",
+        help="Re-rank the best K candidates with MODEL; can be repeated.",
     ),
     where_options,
     json_option,
@@ -50,13 +54,13 @@ ranking_options = several(
 @click.command()
 @_folder
 @click.argument("context", nargs=-1, required=True)
-@click.option("--where", metavar="FILTER", help="Only candidates whose fields pass, such as 'lang = \"ko\"'.")
-@click.option("--exclude", multiple=True, metavar="ID", help="Not this candidate; may be repeated.")
+@click.option("--where", metavar="FILTER", help="Only candidates whose fields match, such as 'lang = \"ko\"'.")
+@click.option("--exclude", multiple=True, metavar="ID", help="Leave out the candidate with this id; can be repeated.")
 @click.option(
     "--mode",
     default="exact",
     type=click.Choice(["exact", "fast"]),
-    help="exact proves every answer; fast scores what is likely to be best, at half the cost, and proves nothing.",
+    help="exact: the true top-k, with a certificate; fast: approximate, at half the cost.",
 )
 @_model
 @ranking_options
@@ -69,10 +73,10 @@ def search(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Show which candidates of INDEX fit CONTEXT best; several CONTEXTs are the turns of one dialogue, oldest first.
+    """Search INDEX for CONTEXT; several CONTEXTs are the turns of one dialogue, oldest first.
 
-    Every answer is proven: no other candidate scores higher (but for --mode fast). With --then, a further ranker orders
-    the best K.
+    The search is exact, with a certificate that no other candidate scores higher; --mode fast is approximate. With
+    --then, another ranker re-ranks the best K candidates.
 
     \b
       twofold search answers.index "how do I list a folder?"
@@ -95,7 +99,7 @@ def search(
 
 @click.group()
 def index() -> None:
-    """Candidates to search among, millions of them, kept with their vectors in a folder.
+    """Build, change and inspect indexes: folders of candidates with their vectors, up to millions.
 
     \b
       twofold index build answers.index --model runs/rank_poly --texts answers.jsonl.gz
@@ -110,23 +114,24 @@ def index() -> None:
 @index.command()
 @_folder
 @click.option(
-    "--model", required=True, help="A bi- or poly-encoder, or late interaction: a folder, a hub id, `default`, ..."
+    "--model", required=True, help="Bi-encoder, poly-encoder or late interaction: a folder, a hub id, `default`, ..."
 )
 @_texts
 @click.option(
     "--stored",
     type=click.Choice(["float32", "float16", "int8"]),
-    help="float32 unless given, float16 of late interaction; int8 is for late interaction only.",
+    help="Precision of the vectors; default: float32, float16 for late interaction; int8 only for late interaction.",
 )
 @click.option(
     "--split",
     metavar="TOKENS:OVERLAP",
-    help="Cut texts into passages of at most TOKENS tokens that share OVERLAP; hits are texts, by their best passages.",
+    help="Split texts into passages of at most TOKENS tokens, OVERLAP of them in common; a text has the score of "
+    "its best passage.",
 )
 @reverse_option
 @where_options
 def build(folder: Path, **options: Any) -> None:
-    """Read every text and keep its vectors. One that was cut short goes on where it stood when it is run again.
+    """Build an index: encode all texts and store their vectors. If it is interrupted, run it again to continue.
 
     \b
       twofold index build answers.index --model default --texts answers.txt
@@ -142,14 +147,14 @@ def build(folder: Path, **options: Any) -> None:
 @index.command()
 @_new_texts
 def add(folder: Path, texts: str, **opening: Any) -> None:
-    """Add candidates; an id that is there already is an error. Plain lines are numbered on."""
+    """Add candidates. An id that the index has already is an error. Plain lines get the next free numbers as ids."""
     _change(folder, "added", lambda index: index.add(texts, show=True), **opening)
 
 
 @index.command()
 @_new_texts
 def update(folder: Path, texts: str, **opening: Any) -> None:
-    """Put candidates in the place of those of the same id, and add new ids; unchanged texts are not read again."""
+    """Replace candidates with the same id, and add new ones. Unchanged texts are not encoded again."""
     _change(folder, "changed", lambda index: index.update(texts, show=True), **opening)
 
 
@@ -157,14 +162,14 @@ def update(folder: Path, texts: str, **opening: Any) -> None:
 @_folder
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def remove(folder: Path, ids: tuple[str, ...]) -> None:
-    """Remove candidates by id; if one is not there, none is removed."""
+    """Remove candidates by id. If an id is unknown, nothing is removed."""
     _change(folder, "removed", lambda index: index.remove(index.given_ids(ids)))
 
 
 @index.command()
 @_folder
 def compact(folder: Path) -> None:
-    """Write what is left after many changes into as few files as possible."""
+    """Merge the files of an index after many changes, without removed candidates."""
     from twofold import api
 
     with api.open_index(folder) as opened:
@@ -174,9 +179,9 @@ def compact(folder: Path) -> None:
 @index.command()
 @_folder
 @click.argument("new", metavar="NEW", type=FilePath())
-@click.option("--anyway", is_flag=True, help="Copy what is left of an index that lacks some of its last changes.")
+@click.option("--anyway", is_flag=True, help="Copy even if the index has lost some of its last changes.")
 def copy(folder: Path, new: Path, anyway: bool) -> None:
-    """Copy INDEX into the folder NEW, as it is at one moment; others may search and change it meanwhile.
+    """Copy INDEX to the folder NEW. The copy is consistent, even if others change the index meanwhile.
 
     \b
       twofold index copy answers.index backup.index
@@ -188,10 +193,10 @@ def copy(folder: Path, new: Path, anyway: bool) -> None:
 
 @index.command()
 @_folder
-@click.option("--check", is_flag=True, help="Read every byte and compare it with its checksum.")
+@click.option("--check", is_flag=True, help="Compare all files with their checksums.")
 @json_option
 def info(folder: Path, check: bool, as_json: bool) -> None:
-    """Show counts, sizes, fingerprint and health."""
+    """Show the number of candidates, sizes, the model's fingerprint and damage."""
     from twofold import api
 
     with api.open_index(folder) as opened:

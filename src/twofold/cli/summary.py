@@ -10,13 +10,13 @@ from twofold.cli.options import json_option, show
 @click.command()
 @click.argument("name", metavar="MODEL|RECIPE")
 @click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--allow-code", is_flag=True, help="Load parts from outside twofold that the model names.")
+@click.option("--allow-code", is_flag=True, help="Run code from outside twofold that the model needs.")
 @json_option
 def summary(name: str, changes: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
-    """Show the parts of a model, the shapes that pass between them, and the parameters of each part.
+    """Show the parts of a model, the tensor shapes between them, and the parameters of each part.
 
     MODEL is a folder, a hub id, `default` or `default-multilingual`. RECIPE is a YAML file or the name of a packaged
-    recipe; nothing is trained, and its data is not needed.
+    recipe; it needs neither a training nor the data.
 
     \b
       twofold summary translate

@@ -12,11 +12,13 @@ from twofold.cli.options import json_option, show
 @click.command()
 @click.argument("recipe")
 @click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--out", required=True, metavar="FOLDER", help="The folder for the model and its log.")
-@click.option("--resume", is_flag=True, help="Go on with the training in --out, or begin it.")
-@click.option("--resume-anyway", is_flag=True, help="The same, also if the training data has changed since.")
+@click.option("--out", required=True, metavar="FOLDER", help="Folder for the model, its checkpoints and its log.")
+@click.option("--resume", is_flag=True, help="Continue the training in --out, or start it.")
+@click.option("--resume-anyway", is_flag=True, help="Continue even if the training data has changed.")
 def train(recipe: str, changes: tuple[str, ...], out: str, resume: bool, resume_anyway: bool) -> None:
-    """Train what RECIPE says: a YAML file, or the name of one that comes along (`twofold list`).
+    """Train a model. RECIPE is a YAML file or the name of a packaged recipe (see `twofold list`).
+
+    KEY=VALUE changes a setting of the recipe, such as train.epochs=3.
 
     \b
       twofold train translate --out runs/translate
@@ -28,18 +30,18 @@ def train(recipe: str, changes: tuple[str, ...], out: str, resume: bool, resume_
 
     outcome = run(recipe, out, changes, resume, resume_anyway)
     if processes.is_first():
-        done, further = ("done", "") if outcome.finished else ("stopped", "; go on with --resume")
+        done, further = ("done", "") if outcome.finished else ("stopped", "; continue with --resume")
         model = Path(out) / "model"
         saved = f"the best model is in {model}" if model.exists() else "no model was saved yet"
         click.echo(f"{done} after {outcome.steps:,} steps; {saved}{further}", err=True)
-    if not outcome.finished:  # so that what a script does next does not take it for done
+    if not outcome.finished:  # a script must not take it for done
         raise click.exceptions.Exit(1)
 
 
 @click.command("list")
 @json_option
 def list_parts(as_json: bool) -> None:
-    """Show the inputs, outputs, encoders, decoders, losses, metrics, recipes and experiments that come along.
+    """List the built-in inputs, outputs, encoders, decoders, losses, metrics, recipes and experiments.
 
     \b
       twofold list

@@ -109,7 +109,9 @@ def _make_tokenizer(folder: Path, contents: Contents, source: Path) -> None:
         tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         tokenizer.save_pretrained(folder)
     if not (folder / TOKENIZER).is_file():
-        raise TwofoldError(f"{source}: its tokenizer has no quick form ({TOKENIZER}); save it once in that form")
+        raise TwofoldError(
+            f"{source}: has no fast tokenizer ({TOKENIZER}); load and save the tokenizer once with transformers"
+        )
 
 
 def _check(folder: Path, contents: Contents, source: Path, settings: Settings) -> Imported:

@@ -64,7 +64,7 @@ def checked(path: Path, expected: str, remedy: str) -> Path:
     except OSError as error:
         raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
     if checksum != expected:
-        raise TwofoldError(f"{path}: not the file that is known (its SHA-256 starts {checksum[:8]}); {remedy}")
+        raise TwofoldError(f"{path}: not the expected file (its SHA-256 begins with {checksum[:8]}); {remedy}")
     return path
 
 
@@ -103,7 +103,9 @@ def read_backbone_tokenizer(name: str, folder: str, remedy: str, start: bool, lo
     tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise TwofoldError(f"{name}: its tokenizer has no quick form (tokenizer.json); save it once in that form")
+        raise TwofoldError(
+            f"{name}: has no fast tokenizer (tokenizer.json); load and save the tokenizer once with transformers"
+        )
     added = {token.content for token in backend.get_added_tokens_decoder().values()}
     if len(backend.get_vocab().keys() - added) < 2:  # transformers makes up an empty tokenizer if the file is missing
         raise TwofoldError(f"{name}: has no tokenizer; {remedy}")
@@ -124,7 +126,7 @@ def _frame(name: str, tokenizer: Any, special: dict[str, str], always: bool) -> 
     alone, pair = tokenizer("first"), tokenizer("first", "second")
     texts, both = alone.sequence_ids(0), pair.sequence_ids(0)
     if 0 not in texts or not {0, 1} <= set(both):
-        raise TwofoldError(f"{name}: its tokenizer makes nothing of plain words; choose another")
+        raise TwofoldError(f"{name}: its tokenizer gives no tokens for plain words; choose another model")
     ids = alone["input_ids"]
     start, separator = tokenizer.convert_tokens_to_ids([special["start"], special["separator"]])
     before, after = ids[: texts.index(0)], ids[len(texts) - texts[::-1].index(0) :]

@@ -108,7 +108,9 @@ class Splits:
 
     def splitter(self, split: Split) -> Splitter:
         """Returns what cuts long candidates into passages."""
-        raise TwofoldError("split: only texts are cut into passages, and the model's candidates are none; leave it out")
+        raise TwofoldError(
+            "split: only texts are split into passages, and the model's candidates are not texts; leave it out"
+        )
 
 
 def _span(text: str, title: int, tokens: NDArray[np.int64]) -> Span:
@@ -139,7 +141,7 @@ def _ranges(qualities: NDArray[np.int8], size: int, overlap: int) -> Iterator[tu
 
 
 def _qualities(text: str, tokens: NDArray[np.int64]) -> NDArray[np.int8]:
-    """How good it is to cut before each token, and after the last: (tokens + 1,)."""
+    """Quality of a cut before each token and after the last one: (tokens + 1,)."""
     inner = [
         _quality(text[before - 1 : before], text[before:start], text[start : start + 1]) if before <= start else INSIDE
         for before, start in zip(tokens[:-1, 1].tolist(), tokens[1:, 0].tolist(), strict=True)
@@ -148,7 +150,7 @@ def _qualities(text: str, tokens: NDArray[np.int64]) -> NDArray[np.int8]:
 
 
 def _quality(left: str, between: str, right: str) -> int:
-    """How good it is to cut between two characters; `between` stands between their tokens."""
+    """Quality of a cut between two characters; `between` is the text between their tokens."""
     if left.isspace() or right.isspace() or any(map(str.isspace, between)):
         return BLANK
     if not left or not right:

@@ -175,7 +175,7 @@ def questions(reader: RankingReader, rows: Sequence[Row], candidates: int = 10, 
             fewer = f", or take fewer candidates: train.candidates={usable}, evaluate --among {usable}"
             raise TwofoldError(
                 f"{row.place}: {candidates} candidates need as many different responses, not {usable}; "
-                f"judge by more rows (data.held_out=N, data.dev=FILE){fewer if usable > 1 else ''}"
+                f"evaluate on more rows (data.held_out=N, data.dev=FILE){fewer if usable > 1 else ''}"
             )
         gains = [1.0] * len(right) + [0.0] * len(wrong)
         contexts = [pair["context"], *pair.get("other_contexts", ())]

@@ -110,7 +110,7 @@ def _metrics_of_place(place: Place, ks: Sequence[int]) -> dict[str, float]:
 def _means(rows: Sequence[dict[str, float]], candidates: Sequence[int]) -> dict[str, float]:
     """Means over rows; recall@k is left out if k covers all candidates."""
     if not rows:
-        raise TwofoldError("there is no row to judge a ranking by")
+        raise TwofoldError("there are no rows to evaluate; give at least one")
     shown = [name for name in rows[0] if not name.startswith("r@") or int(name[2:]) < min(candidates)]
     return {name: math.fsum(row[name] for row in rows) / len(rows) for name in shown}
 
@@ -166,7 +166,7 @@ def _groups(scores: npt.ArrayLike, relevant: npt.ArrayLike, place: str, gains: S
     """Groups the relevant candidates by score, best first."""
     row, marks = _checked(scores, place), np.asarray(relevant)
     if marks.dtype != np.bool_ or marks.shape != row.shape:
-        raise TwofoldError(f"{place}: what is relevant is said by {len(row)} bools, one for each candidate")
+        raise TwofoldError(f"{place}: relevance must be {len(row)} bools, one for each candidate")
     if not marks.any():
         raise TwofoldError(f"{place}: no candidate is relevant, so no ranking of them can be judged")
     levels, numbers, counts = np.unique(row[marks], return_inverse=True, return_counts=True)

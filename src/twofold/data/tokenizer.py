@@ -146,7 +146,7 @@ class TextTokenizer:
             text = content["tokenizer"]
             return cls(Tokenizer.from_str(text), text, content["special"], frame)
         except FileNotFoundError:
-            raise TwofoldError(f"{path}: no such file; the model's folder is not whole") from None
+            raise TwofoldError(f"{path}: no such file; the model's folder is incomplete") from None
         except Exception as error:  # the library raises plain Exception
             raise TwofoldError(f"{path}: not a tokenizer ({error}); the model's folder is damaged") from error
 

@@ -121,7 +121,7 @@ class RankingDecoder(Decoder):
 
     def reversed(self) -> RankingDecoder:
         """Returns the decoder with contexts and candidates exchanged."""
-        raise TwofoldError("this decoder reads contexts and candidates each in its own way; only `bi` can be reversed")
+        raise TwofoldError("this decoder treats contexts and candidates differently; only `bi` can be reversed")
 
     def stored(self, candidates: Vectors) -> Vectors:
         """Vectors of candidates as an index stores them: dot products with those of `ceiling` bound the scores."""

@@ -41,7 +41,7 @@ class Config(VectorSettings, RankingDecoderConfig):
     def build(self, spec: HiddenSpec, output: OutputSpec) -> PolyEncoder:
         width = spec.width("states")
         if self.attention == "multihead" and width % self.heads:
-            raise TwofoldError(f"decoder.heads: a width of {width} cannot be shared by {self.heads} heads")
+            raise TwofoldError(f"decoder.heads: {self.heads} heads do not divide a width of {width}")
         if self.pooling == "summary" and spec.width("summary") != width:
             raise TwofoldError("decoder.pooling: the encoder's summary is not as wide as its states; use mean")
         return PolyEncoder(self, spec)

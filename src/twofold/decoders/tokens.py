@@ -49,4 +49,6 @@ class TokensDecoder(Decoder):
         return Loss(F.cross_entropy(scores, target.tokens[target.mask], reduction="sum"), len(scores))
 
     def predict(self, hidden: Hidden, options: object) -> list[object]:
-        raise TwofoldError("this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`")
+        raise TwofoldError(
+            "a language model for pre-training has no answers; name its folder as the `encoder` of a recipe"
+        )

@@ -93,7 +93,8 @@ class UNetDecoder(Decoder):
         widths = config.widths or (*reversed(finer), *(max(8, spec.channels()[0] >> (n + 1)) for n in range(doublings)))
         skipped = [*(reversed(finer) if config.skips else [0] * len(finer)), *[0] * doublings]
         if len(widths) != len(skipped):
-            raise TwofoldError(f"decoder.widths: {len(skipped)} doublings lead to the image, not {len(widths)}")
+            wanted = f"give {len(skipped)} widths, one for each doubling of the size up to the image"
+            raise TwofoldError(f"decoder.widths: {wanted}, not {len(widths)}")
         if config.class_weights and len(config.class_weights) != len(classes):
             given, remedy = len(config.class_weights), "give one for each, or decoder.class_weights=null"
             raise TwofoldError(f"decoder.class_weights: {given} for {len(classes)} classes; {remedy}")

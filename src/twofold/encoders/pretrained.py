@@ -7,7 +7,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,7 +49,7 @@ class Config(EncoderConfig):
     """Dropout probability in the backbone."""
     attention_dropout: float = 0.0
     """Dropout probability on the attention weights; slow on CPUs, where fused attention does not support it."""
-    architecture: dict[str, Any] | None = None
+    architecture: dict[str, Any] | None = field(default=None, repr=False)
     """Settings of the backbone (its `config.json`), filled in when the backbone is first loaded."""
 
     def spec(self) -> HiddenSpec:

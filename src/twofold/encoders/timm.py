@@ -62,7 +62,9 @@ class Config(EncoderConfig):
         about = _network(self.name).feature_info
         strides = about.pooling()
         if any(after != 2 * before for before, after in pairwise(strides)) or strides[0] not in (1, 2, 4):
-            raise TwofoldError(f"encoder.name={self.name}: its maps do not halve from one to the next ({strides})")
+            raise TwofoldError(
+                f"encoder.name={self.name}: its feature maps do not halve from stage to stage ({strides})"
+            )
         return dataclasses.replace(self, channels=tuple(about.channels()), stride=strides[0])
 
     def build(self, vocabulary: Features, needs: frozenset[str]) -> TimmEncoder:

@@ -41,11 +41,11 @@ class Config(BlockSettings, EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.positions == "rotary":
-            raise ValueError("positions: rotary turns by one number, and patches have two; use sinusoidal or learned")
-        if self.attention == "window":
             raise ValueError(
-                "attention: a window spans positions of one line, and patches have rows; use full or linear"
+                "positions: rotary encodes one number, and a patch has a row and a column; use sinusoidal or learned"
             )
+        if self.attention == "window":
+            raise ValueError("attention: window is for sequences, and patches form a grid; use full or linear")
         if self.positions == "sinusoidal" and self.width % 4:
             raise ValueError(f"sinusoidal positions of rows and columns need a width of a multiple of 4: {self.width}")
         if self.stem == "convolutions" and self.patch & (self.patch - 1):

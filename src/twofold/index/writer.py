@@ -40,7 +40,7 @@ def build_index(
 ) -> None:
     """Builds an index, or continues a build that was cut short: texts that count already are not encoded again."""
     if model.joined:
-        raise TwofoldError("a cross-encoder keeps nothing of a candidate; build with a bi- or poly-encoder")
+        raise TwofoldError("a cross-encoder has no vectors of candidates; build with a bi- or poly-encoder")
     stored = _as_stored(stored, model)
     if split is not None:
         model.candidates.splitter(split)  # which refuses what cannot be split

@@ -77,7 +77,7 @@ def state_at(states: Tensor, places: Tensor) -> Tensor:
 def means_of_both(hidden: Hidden) -> tuple[Tensor, Tensor]:
     """Mean state of each of two joined texts; (rows, width) each."""
     if hidden.segments is None:
-        raise ValueError("this Hidden has no segments: what was read was one text")
+        raise ValueError("these hidden states have no segments: the input was one text")
     states, second = hidden.need("states"), hidden.segments.bool()
     former, latter = (finished(masked_mean(states, hidden.mask & text), hidden) for text in (~second, second))
     return former, latter

@@ -49,7 +49,7 @@ class BlockSettings:
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} cannot be shared by {self.heads} heads; make it a multiple")
+            raise ValueError(f"width {self.width} is not a multiple of the {self.heads} heads")
         if self.positions == "rotary" and self.width // self.heads % 2:
             raise ValueError(f"rotary positions need heads of even width, not {self.width // self.heads}")
         if self.positions == "sinusoidal" and self.width % 2:

@@ -110,7 +110,7 @@ def evaluate(
     settings: settings of the families: `candidates` and `timed` of `ranking`, `tokenize` of `text`
     """
     if not rows:
-        raise TwofoldError("there is no example to judge the model by")
+        raise TwofoldError("there are no examples to evaluate; give at least one")
     names = [model.decoder_name(decoder)] if decoder or len(model.decoders) == 1 else list(model.decoders)
     options = options or model.config.generate
     whole = Report({}, len(rows))

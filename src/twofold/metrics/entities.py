@@ -65,7 +65,7 @@ def tag_scores(predicted: Sequence[Sequence[str]], right: Sequence[Sequence[str]
         hits.update(kind for kind, _, _ in set(predicted_here) & set(right_here))
     words = sum(map(len, right))
     if not words:
-        raise ValueError("there is no word to judge tags by")
+        raise ValueError("there are no words to evaluate")
     return TagScores(
         entities=_scores(hits.total(), answered.total(), support.total()),
         by_type={kind: _scores(hits[kind], answered[kind], support[kind]) for kind in sorted(answered | support)},

@@ -34,7 +34,7 @@ def set_scores(predicted: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -
     """Compares sets of labels, given as bools (rows, classes)."""
     same_rows(predicted, right, 2)
     if predicted.dtype != np.bool_ or right.dtype != np.bool_:
-        raise ValueError(f"which labels a row has is said by bool, not {predicted.dtype} and {right.dtype}")
+        raise ValueError(f"labels must be arrays of bool, not {predicted.dtype} and {right.dtype}")
     hits, answered, support = (marks.sum(axis=0) for marks in (predicted & right, predicted, right))
     return {
         "accuracy": float((predicted == right).all(axis=1).mean()),

@@ -51,7 +51,7 @@ class Confusion:
         if not written.shape == right.shape == counts.shape:
             raise ValueError(f"shapes differ: {written.shape} written, {right.shape} right, {counts.shape} that count")
         if counts.dtype != np.bool_:
-            raise ValueError(f"which pixels count is said by bool, not {counts.dtype}")
+            raise ValueError(f"the pixels that count must be an array of bool, not {counts.dtype}")
         classes = len(self.matrix)
         cells = self._numbers(right[counts], "right") * classes + self._numbers(written[counts], "written")
         self.matrix += np.bincount(cells, minlength=classes**2).reshape(classes, classes)

@@ -25,7 +25,7 @@ def pearson(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
     same_rows(predicted, right, 1)
     sides = [np.asarray(side, np.float64) for side in (predicted, right)]
     if not all(np.isfinite(side).all() for side in sides):
-        raise ValueError("numbers are compared where they are finite, and one here is not")
+        raise ValueError("numbers must be finite")
     if any((side == side[0]).all() for side in sides):
         return 0.0
     ours, theirs = (_unit(side) for side in sides)
@@ -36,7 +36,7 @@ def spearman(predicted: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
     """Spearman's rank correlation; equal numbers share their mean rank; 0 if all of one side are the same."""
     same_rows(predicted, right, 1)
     if np.isnan(predicted).any() or np.isnan(right).any():
-        raise ValueError("numbers are ranked, and one here is nan")
+        raise ValueError("numbers must not be nan")
     return pearson(_ranks(predicted), _ranks(right))
 
 

@@ -41,7 +41,9 @@ def measure(evaluation: Evaluation) -> Report:
     """Scores each query, a row with `text` or `context` and `relevant` ids, with every text of the corpus."""
     model, corpus = cast(Ranker, evaluation.model), evaluation.corpus
     if model.joined:
-        raise TwofoldError("a cross-encoder cannot read a whole corpus for each query; judge it by rows of candidates")
+        raise TwofoldError(
+            "a cross-encoder cannot read a whole corpus for each query; evaluate it on rows with candidates"
+        )
     asked = _checked(model, evaluation.rows, corpus)
     vectors = model.prepare_given(corpus, evaluation.progress).vectors
     assert vectors is not None
@@ -63,7 +65,7 @@ def measure(evaluation: Evaluation) -> Report:
 def _checked(model: Ranker, queries: Sequence[Row], corpus: Sequence[Candidate]) -> list[Query]:
     """Checks all queries and the corpus before the model encodes anything, and returns the queries."""
     if not queries:
-        raise TwofoldError("there is no query to judge the model by")
+        raise TwofoldError("there are no queries to evaluate; give at least one")
     places: dict[str, int] = {}
     for number, document in enumerate(corpus):
         if (first := places.setdefault(str(document.id), number)) < number:

@@ -43,7 +43,7 @@ def tree_scores(predicted: Sequence[Sequence[Arc]], right: Sequence[Sequence[Arc
         both += same
         whole += same == len(theirs)
     if not words:
-        raise ValueError("there is no sentence to judge trees by")
+        raise ValueError("there are no sentences to evaluate")
     return {
         "las": both / words,
         "uas": heads / words,

@@ -101,7 +101,9 @@ class ModelConfig:
         self._check_prefix()
         drawing = [kind_of(task.output) for task in self.tasks.values() if task.output.draws_items]
         if len(drawing) > 1:
-            raise TwofoldError(f"recipe.decoders: {' and '.join(drawing)} would each draw other texts; keep one")
+            raise TwofoldError(
+                f"recipe.decoders: {' and '.join(drawing)} would each change the input at random; keep one"
+            )
         if self.ranks:
             self._check_ranking()
 
@@ -114,7 +116,7 @@ class ModelConfig:
         if self.input.apart:
             if not task.decoder.compares():
                 raise TwofoldError(
-                    f"input.read: apart: nothing would tell the two texts from each other for the decoder '{kind}'; "
+                    f"input.read: apart: the two texts would look alike to the decoder '{kind}'; "
                     "take decoder: {kind: label, compare: cosine}, or features"
                 )
             if position := task.decoder.keeps_position():
@@ -127,9 +129,9 @@ class ModelConfig:
         if begun and self.encoder.beside() is None:
             raise TwofoldError("output.prefix needs an encoder that reads a text as well: kind: vit, prefix: true")
         if begun and sum(task.output.writes_text for task in self.tasks.values()) > 1:
-            raise TwofoldError("output.prefix needs a single decoder that writes text: each would begin another")
+            raise TwofoldError("output.prefix needs a single decoder that writes text, and there are several")
         if self.encoder.beside() is not None and not any(task.output.writes_text for task in self.tasks.values()):
-            raise TwofoldError("encoder.prefix: no decoder writes a text that could be begun")
+            raise TwofoldError("encoder.prefix: no decoder writes text; leave it out")
 
     def _check_ranking(self) -> None:
         task = next(iter(self.tasks.values()))
@@ -234,7 +236,7 @@ def _ranker_within(config: ModelConfig, longest: int, frame: Frame) -> ModelConf
         candidate = min(candidate, room - context)
     if min(context, candidate) < LEAST:
         name = _encoder_name(config.encoder)
-        raise TwofoldError(f"{name} reads at most {longest} tokens, too few for texts; take another")
+        raise TwofoldError(f"{name} reads at most {longest} tokens, too few for texts; take another model")
     input, candidates = config.input.limited(context), output.candidate.limited(candidate)
     changes = {"input": (config.input, input), "output.candidate": (output.candidate, candidates)}
     _say_lowered(config.encoder, longest, changes)

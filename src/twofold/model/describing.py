@@ -103,7 +103,8 @@ def _output(task: Task) -> str:
 def _count(module: nn.Module) -> str:
     total = sum(parameter.numel() for parameter in module.parameters())
     learning = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
-    return f"{total:,} parameters" if learning == total else f"{total:,} parameters, {total - learning:,} frozen"
+    count = f"{total:,} parameter{'s' if total != 1 else ''}"
+    return count if learning == total else f"{count}, {total - learning:,} frozen"
 
 
 def _setting(value: Any) -> str:

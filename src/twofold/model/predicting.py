@@ -76,7 +76,7 @@ def stream(
     part, output = _text_decoder(model, decoder)
     options = options or replace(model.config.generate, beam=1, n_best=1)
     if options.beam > 1:
-        raise TwofoldError(f"a stream cannot take words back, as a beam of {options.beam} may; set beam=1 or sample")
+        raise TwofoldError(f"stream: a beam of {options.beam} may revise words that were shown; set beam=1 or sample")
     begun = beginning(model, prefix)
     batch = reading_batch(model, model.input.items([model.input.row(given, "input 1")]), begun)
     tokens = [int(token) for token in begun]
@@ -105,9 +105,9 @@ def beginning(model: Model, prefix: str | None) -> Ids:
     if prefix is None:
         return ()
     if not prefix.strip():
-        raise TwofoldError("the beginning of a text is empty; leave it out")
+        raise TwofoldError("prefix: empty; leave it out")
     if model.prefix is None:
-        raise TwofoldError("this model reads no beginning of a text; train a `vit` with encoder.prefix=true")
+        raise TwofoldError("prefix: this model was trained without prefixes; train a `vit` with encoder.prefix=true")
     return model.prefix.beginning(prefix)
 
 

@@ -187,7 +187,7 @@ class Ranker(Model):
 
     def tokens(self, batch: Batch) -> int:
         lengths = cast(Unread, batch.inputs[CANDIDATE]).lengths()
-        return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).own)
+        return batch.first.count() + sum(lengths[number] for number in self.target_of(batch).local_candidates)
 
     def forward(self, batch: Batch) -> dict[str, DecoderOutput]:
         """Scores of the candidates of a batch, as the losses see them.

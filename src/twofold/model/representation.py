@@ -113,7 +113,7 @@ class Chunks:
         self.items: dict[str, Sequence[Any]] = {}
         self.seeds: dict[str, Seeds] = {PAIRS: None}
         if model.reads_alone:
-            read = np.unique(target.asked) if model.joined else target.own
+            read = np.unique(target.asked) if model.joined else target.local_candidates
             self.items = {CONTEXTS: contexts.items, CANDIDATES: [candidates.items[number] for number in read]}
             theirs = candidates.seeds and [candidates.seeds[number] for number in read]
             self.seeds |= {CONTEXTS: contexts.seeds, CANDIDATES: theirs}

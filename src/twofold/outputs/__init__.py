@@ -74,11 +74,11 @@ class OutputConfig(Part):
         """Raises an error if the input does not suit this output."""
         if not issubclass(input.gives, self.reads):
             raise TwofoldError(
-                f"the output '{kind_of(self)}' is told from {self.reads.__name__.lower()}, but the input "
+                f"the output '{kind_of(self)}' needs {self.reads.__name__.lower()}, but the input "
                 f"'{kind_of(input)}' gives {input.gives.__name__.lower()}; take input: {{kind: {self.input}}}"
             )
         if input.texts > 1 and not self.joins:
-            raise TwofoldError(f"the output '{kind_of(self)}' is told from one text, not from two that are read as one")
+            raise TwofoldError(f"the output '{kind_of(self)}' needs one text, not two that are read as one")
 
     def begins(self) -> bool:
         """Returns True if its texts may start with a given prefix, which is read beside the input."""
@@ -251,7 +251,7 @@ class Output(Explains, Generic[Value]):
 
     def mask_paths(self, inputs: Sequence[Any], folder: Path) -> list[Path]:
         """Paths of the mask files for images."""
-        raise TwofoldError("--masks: what is asked writes text and paints no masks")
+        raise TwofoldError("--masks: this decoder gives no masks; leave it out")
 
     def write_mask(self, answer: Any, path: Path) -> None:
         """Writes a mask to a file."""
@@ -259,7 +259,7 @@ class Output(Explains, Generic[Value]):
 
     def conllu(self, answer: Any, lines: str | None) -> str:
         """Writes an answer as a CoNLL-U sentence; all other columns are kept from `lines`."""
-        raise TwofoldError("--conllu: what is asked writes neither trees nor the columns upos or xpos")
+        raise TwofoldError("--conllu: this decoder gives neither trees nor the columns upos or xpos; leave it out")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Config(OutputConfig):
 
     def check(self, input: InputConfig) -> None:
         if input.texts < 2:
-            raise TwofoldError("the output 'next_utterance' is told from two texts: input: {kind: pair}")
+            raise TwofoldError("the output 'next_utterance' needs two texts: input: {kind: pair}")
 
     def build(
         self, name: str, input: Input[Any], tokenizer: TextTokenizer | None, spec: HiddenSpec

@@ -178,7 +178,7 @@ class RankingTarget(Target):
     """Number of contexts of each process."""
 
     @property
-    def own(self) -> range:
+    def local_candidates(self) -> range:
         """Positions of this process's candidates."""
         start = sum(self.sizes[: self.rank])
         return range(start, start + self.sizes[self.rank])

@@ -51,12 +51,12 @@ class Config(OutputConfig):
             return 0.0 if causal else MASKED
         if causal and self.masked:
             raise TwofoldError(
-                f"the decoder '{name}' guesses masked tokens, but the encoder is causal and cannot look behind them; "
-                "output.masked: 0 guesses each next one"
+                f"the decoder '{name}' predicts masked tokens, but the encoder is causal, without later tokens; "
+                "output.masked: 0 predicts each next one"
             )
         if not causal and not self.masked:
             raise TwofoldError(
-                f"the decoder '{name}' guesses each next token, which the encoder sees; take a causal one "
+                f"the decoder '{name}' predicts each next token, but the encoder sees it; take a causal one "
                 f"(encoder.causal: true, or GPT-2), or output.masked: {MASKED}"
             )
         return self.masked
@@ -81,7 +81,9 @@ class TokensOutput(Output[None]):
         return batch.with_target(self.name, Target(right, chosen))
 
     def answer(self, given: Any, item: Any, raw: Any, begun: Ids = ()) -> Prediction:
-        raise TwofoldError("this model was pre-trained and answers nothing; name its folder as a recipe's `encoder`")
+        raise TwofoldError(
+            "a language model for pre-training has no answers; name its folder as the `encoder` of a recipe"
+        )
 
     def _masked(self, read: Tokens, draws: Sequence[Draw]) -> tuple[torch.Tensor, torch.Tensor]:
         """Masks tokens: returns the input and the positions to predict; at least one in every row, never a special

@@ -211,8 +211,8 @@ def draw_rows(data: DataConfig, count: int, seed: int) -> tuple[NDArray[np.int64
     drawn = np.random.default_rng([seed, len(rows)]).permutation(rows)
     if data.skip + 2 > len(rows):
         raise TwofoldError(
-            f"data.skip={data.skip}: leaves out the rows that the model it adds to has learned from, but there are "
-            f"only {len(rows):,}; data.skip=0 learns from all of them"
+            f"data.skip={data.skip}: skips the rows on which the model of `start` was trained, but there are "
+            f"only {len(rows):,}; data.skip=0 trains on all of them"
         )
     return np.sort(drawn[data.skip :][: data.rows]), held_out
 

@@ -178,13 +178,11 @@ class Recipe(ModelConfig):
         if not self.losses:
             raise TwofoldError("recipe.losses: names none; leave it out, or name some: [{kind: in_batch}]")
         if self.teacher and not any(loss.needs_teacher for loss in self.losses):
-            raise TwofoldError("recipe.teacher: no loss follows it; add losses: [..., {kind: kl}], or margin_mse")
+            raise TwofoldError("recipe.teacher: no loss uses its scores; add losses: [..., {kind: kl}], or margin_mse")
         decoder = next(iter(self.tasks.values())).decoder
         compares = isinstance(decoder, RankingDecoderConfig) and decoder.joined and decoder.reads_alone()
         if self.train.hard_negatives and not compares:
-            raise TwofoldError(
-                "recipe.train: train.hard_negatives goes by the comparison of a cross-encoder: set decoder.compare"
-            )
+            raise TwofoldError("recipe.train: train.hard_negatives needs the scores of decoder.compare: set it")
         if self.tie_embeddings and any(task.output.tokenizer_settings() for task in self.tasks.values()):
             raise TwofoldError("recipe: tie_embeddings needs one tokenizer for all: output.tokenizer=null")
         for name, task in self.tasks.items():

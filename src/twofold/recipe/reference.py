@@ -71,9 +71,9 @@ def configs() -> tuple[type, ...]:
 
 def page() -> str:
     """Returns the text of docs/settings.md."""
-    own = [config for config in configs() if config in _direct(Recipe)]
-    nested = [config for config in configs() if not issubclass(config, Part) and config not in [Recipe, *own]]
-    groups = {"The recipe": [Recipe, *own]}
+    sections = [config for config in configs() if config in _direct(Recipe)]
+    nested = [config for config in configs() if not issubclass(config, Part) and config not in [Recipe, *sections]]
+    groups = {"The recipe": [Recipe, *sections]}
     groups |= {role.capitalize(): [part_config(role, kind) for kind in kinds(role)] for role in ROLES[:-1]}
     groups |= {"Nested settings": nested}
     count = sum(len(settings_of(config)) for config in configs())

@@ -26,17 +26,18 @@ YAML = (".yaml", ".yml")
 
 
 def summary(
-    of: Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = (), allow_code: bool = False
+    of: Model | Recipe | Mapping[str, Any] | str | Path, changes: Sequence[str] = (), allow_code: bool = False
 ) -> Summary:
     """Summarizes a recipe, without training and without its data, or a model: parts, shapes, parameters by part.
 
-    of: a recipe, its file or its name; or a model, as `load` takes it
+    of: a recipe, its file or its name; a model, or its folder or name as `load` takes it
     changes: `key.path=value` changes of a recipe
     """
-    if isinstance(of, str | Path) and not _is_recipe(of):
+    if isinstance(of, Model) or (isinstance(of, str | Path) and not _is_recipe(of)):
         if changes:
-            raise TwofoldError(f"{changes[0]}: changes are for recipes, and {of} is a model; leave them out")
-        return _model_summary(str(of), allow_code)
+            name = "this" if isinstance(of, Model) else of
+            raise TwofoldError(f"{changes[0]}: changes are for recipes, and {name} is a model; leave them out")
+        return of.summary() if isinstance(of, Model) else _model_summary(str(of), allow_code)
     return _recipe_summary(as_recipe(of, changes, needs_data=False))
 
 

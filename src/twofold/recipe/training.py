@@ -145,7 +145,7 @@ def _say_split(recipe: Recipe, split: Split, count: int) -> None:
     lines = []
     if data.held_out > held:
         lines.append(
-            f"{held:,} of {count:,} rows are validation rows, not {data.held_out:,}: at most a share of "
+            f"{held:,} of {count:,} rows are set aside for validation, not {data.held_out:,}: at most a fraction of "
             f"{data.held_out_share:g}; data.held_out=N sets another number"
         )
     elif data.held_out and held > learned:

@@ -106,9 +106,9 @@ def _code(kind: type) -> bytes:
     """Hash of the code that encoders run."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    files = [path for source in SOURCES for path in sorted([root / source, *(root / source).glob("*.py")])]
-    own = inspect.getsourcefile(kind)
-    for path in [*files, *([Path(own)] if own else [])]:
+    files = [path for folder in SOURCES for path in sorted([root / folder, *(root / folder).glob("*.py")])]
+    file = inspect.getsourcefile(kind)
+    for path in [*files, *([Path(file)] if file else [])]:
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.digest()

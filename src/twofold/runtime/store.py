@@ -140,9 +140,9 @@ def remove_oldest_rankers() -> None:
 
 def entries() -> dict[str, list[Path]]:
     """Returns the folders of all entries of the cache, by kind."""
-    own = {kind: _folders(cache_folder() / kind) for kind in (FOLDER, RANKERS)}
+    engines = {kind: _folders(cache_folder() / kind) for kind in (FOLDER, RANKERS)}
     data = [folder for folder in _folders(cache_folder()) if (folder / ABOUT).is_file()]
-    return {"data": data, **own}
+    return {"data": data, **engines}
 
 
 def remove(folders: Sequence[Path]) -> int:

@@ -119,7 +119,7 @@ def check_content(content: Mapping[str, Any], path: Path, remedy: str) -> None:
     """
     rest = {key: value for key, value in content.items() if key != CHECKSUM}
     if content.get(CHECKSUM, _checksum(rest)) != _checksum(rest):
-        raise TwofoldError(f"{path}: damaged, or changed by hand, for its checksum is another; {remedy}")
+        raise TwofoldError(f"{path}: damaged or changed by hand, its checksum differs; {remedy}")
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

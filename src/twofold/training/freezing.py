@@ -49,7 +49,7 @@ def levels_from_the_top(model: Model) -> list[list[nn.Parameter]]:
 def refuse_what_cannot_learn(model: nn.Module, config: TrainConfig) -> None:
     """Refuses a model of which nothing learns, and BatchNorm where gradients would not be those of the full batch."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise TwofoldError("train.freeze=encoder: nothing else of this model learns; use gradual or none")
+        raise TwofoldError("train.freeze=encoder: no other parameters are left to train; use gradual or none")
     norms = [module for module in model.modules() if isinstance(module, BatchNorm | nn.BatchNorm2d)]
     if any(norm.weight.requires_grad for norm in norms):
         for what, wrong in (("train.accumulate", config.accumulate > 1), ("several processes", processes.world() > 1)):

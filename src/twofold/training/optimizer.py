@@ -36,7 +36,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     for prefix in multipliers.keys() - used:
         raise TwofoldError(f"train.learning_rate_multipliers: no parameter's name begins with '{prefix}'")
     if not groups:
-        raise TwofoldError("train.learning_rate_multipliers: nothing learns; give the encoder or a decoder one above 0")
+        raise TwofoldError("train.learning_rate_multipliers: all are 0, and nothing is trained; set one above 0")
     made = [
         {"params": members, "weight_decay": config.weight_decay if matrix else 0.0, "scale": scale}
         for (matrix, scale), members in sorted(groups.items(), key=lambda group: group[0], reverse=True)

@@ -140,7 +140,7 @@ DAMAGED: dict[str, Make] = {
     "vectors that are empty": lambda here: _shard(here).write_bytes(b""),
 }
 WORKING = ("i/index.sqlite-wal", "i/index.sqlite-shm")
-"""What SQLite writes beside a database that is open."""
+"""Files that SQLite writes beside an open database."""
 BROKEN = [
     Case(
         f"{command} {name}",

@@ -42,7 +42,7 @@ def config(**changes: Any) -> Make:
 
 
 def settings(**changes: Any) -> Make:
-    """The same of the model's own settings there."""
+    """Changes the model's own settings there."""
 
     def make(here: Path) -> None:
         path = here / "m/config.json"
@@ -54,7 +54,7 @@ def settings(**changes: Any) -> Make:
 
 
 def part(name: str, **changes: Any) -> Make:
-    """The same of one of its parts."""
+    """Changes the settings of one of its parts."""
 
     def make(here: Path) -> None:
         path = here / "m/config.json"
@@ -154,7 +154,7 @@ PLACES += ["\x1b[31m", "STAGE/rows.jsonl", "https://example.org/m", "STAGE/run/c
 
 
 def told(place: str) -> str:
-    """What of a name an error must hold."""
+    """Part of a name that an error must hold."""
     if "\0" in place:
         return "zero byte"
     return place[:20].strip("\x1b").removeprefix("https:/")
@@ -193,7 +193,7 @@ VALUES: dict[str, list[tuple[str, int]]] = {
 
 
 def says_of(option: str, value: str, status: int) -> str:
-    """What an error must hold: the option as Python calls it, or as it was given."""
+    """Text that an error must hold: the option as Python calls it, or as it was given."""
     if "\0" in value:
         return "zero byte"
     if option in ("--device", "--file", "--plot") and status == 1:

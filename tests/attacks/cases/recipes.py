@@ -125,7 +125,7 @@ PARTS = [
     if (part, kind) != ("decoder", "twofold.decoders.rnn")  # which is one
 ]
 ODD = ["[1, {a: 2}]", "{a: {b: 1}}", "-1", "'\\0'"]
-"""What is right for hardly any setting."""
+"""Values that are right for hardly any setting."""
 NUMBERS = ["-1", "nan", "'1'", "[]", "1e400", "-.inf", str(10**30)]
 SETTINGS = {
     "data.train": ["[]", "{}", "''", "17", "null", "[[x]]", "{a: 1}"],
@@ -257,8 +257,8 @@ MISFITS = {
     ("recipe", "input={kind: image}"): "the encoder 'rnn' reads tokens, but the input 'image' gives images",
     ("recipe", "output={kind: mask, classes: [a]}"): "but the output 'mask' takes pixel classes",
     ("label", "output.kind=text"): "the decoder 'label' writes scores, but the output 'text' takes hypotheses",
-    ("tags", "input={kind: text}"): "the output 'tags' is told from words, but the input 'text' gives tokens",
-    ("ranking", "source=[a, b]"): "the output 'ranking' is told from one text",
+    ("tags", "input={kind: text}"): "the output 'tags' needs words, but the input 'text' gives tokens",
+    ("ranking", "source=[a, b]"): "the output 'ranking' needs one text",
     ("ranking", "output={kind: text}"): "the decoder 'bi' writes",
 }
 CHANGES += [

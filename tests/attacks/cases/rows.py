@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "update": (("index", "update", "STAGE/bi.index", "--texts", "FILE"), ()),
     "corpus": (("evaluate", "STAGE/bi", "STAGE/pairs.jsonl", "--corpus", "FILE"), ()),
 }
-"""What reads a file, and what it may leave where that is wrong."""
+"""Commands that read a file, and the files that they may leave if it is wrong."""
 
 
 def reading(
