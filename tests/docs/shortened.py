@@ -61,9 +61,9 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     """Makes every training small until the patch is undone."""
     load = Recipe.of.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type[Recipe], content: Mapping[str, Any]) -> Recipe:
-        load(cls, content)  # as it is on the page
-        recipe: Recipe = load(cls, shortened(content))
+    def of(cls: type[Recipe], content: Mapping[str, Any], needs_data: bool = True) -> Recipe:
+        load(cls, content, needs_data)  # as it is on the page
+        recipe: Recipe = load(cls, shortened(content), needs_data)
         return recipe
 
     patch.setattr(Recipe, "of", classmethod(of))

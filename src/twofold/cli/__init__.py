@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import compare, convert, demo, evaluate, predict, ranking, summary, train
+from twofold.cli import compare, convert, demo, evaluate, export, predict, ranking, summary, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -78,10 +78,11 @@ def main() -> None:
       twofold index build answers.index --model default --texts answers.txt
       twofold search answers.index "how do I list a folder?"
       twofold import uncased_L-12_H-768_A-12 runs/bert     weights from elsewhere
+      twofold export runs/rank_bi --to onnx onnx_folder    models for other programs
     """
 
 
 _MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
 _RANKERS = (ranking.rank, ranking.index, ranking.search)
-for command in (demo.demo, *_MODELS, *_RANKERS, convert.import_weights, train.list_parts):
+for command in (demo.demo, *_MODELS, *_RANKERS, convert.import_weights, export.export, train.list_parts):
     main.add_command(command)
