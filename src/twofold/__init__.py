@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from twofold.api import build_index, evaluate, load, load_ranker, open_index
+    from twofold.api import build_index, evaluate, export, load, load_ranker, open_index
     from twofold.errors import TwofoldError
     from twofold.generate.search import GenerateOptions
     from twofold.index import Index
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twofold.recipe import Recipe, compare, summary, train
 
 _NAMES = {
-    "twofold.api": ("build_index", "evaluate", "load", "load_ranker", "open_index"),
+    "twofold.api": ("build_index", "evaluate", "export", "load", "load_ranker", "open_index"),
     "twofold.errors": ("TwofoldError",),
     "twofold.generate.search": ("GenerateOptions",),
     "twofold.index": ("Index",),
@@ -24,7 +24,7 @@ _NAMES = {
     "twofold.recipe": ("Recipe", "compare", "summary", "train"),
 }
 __all__ = ["Candidates", "GenerateOptions", "Index", "Model", "Ranker", "Recipe", "TwofoldError"]
-__all__ += ["build_index", "compare", "evaluate", "load", "load_ranker", "open_index", "summary", "train"]
+__all__ += ["build_index", "compare", "evaluate", "export", "load", "load_ranker", "open_index", "summary", "train"]
 
 
 def __dir__() -> list[str]:

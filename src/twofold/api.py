@@ -22,10 +22,12 @@ from twofold.model import Model, Ranker
 from twofold.model.load import load as load_model
 from twofold.model.load import load_ranker as ranker_named
 from twofold.model.model import make_device
+from twofold.model.saved import OutsideCodeError
 from twofold.progress import Report as Progress
 from twofold.progress import bar
 
-if TYPE_CHECKING:  # its kernels take a while to import
+if TYPE_CHECKING:  # these take a while to import
+    from twofold.exporting import Exported
     from twofold.index import Index
 
 Loaded = TypeVar("Loaded", bound=Model)
@@ -175,6 +177,31 @@ def _rows(model: Model, data: Where | Path | RowsInMemory, folder: str | None, f
         where: Any = str(source) if isinstance(source, Path) else source
         rows += model.read(where, folder, form) if isinstance(model, Ranker) else model.read(where, folder)
     return rows
+
+
+def export(
+    model: Model | str | Path,
+    out: str | Path,
+    to: str = "onnx",
+    int8: bool = False,
+    rows: Where | Path | RowsInMemory | None = None,
+) -> Exported:
+    """Writes a model to a new folder in the format of other programs, with a certificate of its parity with torch.
+
+    model: model, or its folder or name; of the folder of a training, the card tells the data and the results
+    to: `onnx`, `openvino`, `ctranslate2` or `sentence-transformers`
+    int8: ONNX only: weights in int8, refused if R@1 on `rows` falls by more than .005
+    """
+    from twofold import exporting
+
+    training = None if isinstance(model, Model) else Path(model)
+    try:
+        given = model if isinstance(model, Model) else load(model, "cpu", runtime="torch", precision="float32")
+    except OutsideCodeError as error:
+        exporting.refuse_own_parts(iter([error.kind]))
+        raise
+    measured = [] if rows is None else _rows(given, rows, None, AUTO)
+    return exporting.export(given, out, to, training, int8, measured)
 
 
 def build_index(

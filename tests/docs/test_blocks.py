@@ -35,6 +35,7 @@ NOT_RUN: dict[str, tuple[str, Check]] = {
     "twofold import uncased_L-12_H-768_A-12": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
     "twofold import my_checkpoint": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
     "twofold import models/124M": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
+    "twofold export runs/translate": ("needs CTranslate2", command_parses),
 }
 """Beginnings of the commands that no test runs, why, and what is checked instead."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from tokenizers import normalizers
+from tokenizers import Tokenizer, normalizers, processors
 
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
@@ -142,13 +142,51 @@ def _unmistakable(backend: Any, special: dict[str, str], frame: Frame) -> TextTo
     hidden = {token["content"]: f" {token['content']}" for token in content["added_tokens"] if token["special"]}
     for token in content["added_tokens"]:
         token["content"] = hidden.get(token["content"], token["content"])
-    model, vocabulary = content["model"], content["model"]["vocab"]
-    if isinstance(vocabulary, dict):
-        model["vocab"] = {hidden.get(token, token): number for token, number in vocabulary.items()}
-    else:
-        model["vocab"] = [(hidden.get(token, token), score) for token, score in vocabulary]
-    if model.get("unk_token"):
-        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    _rename_pieces(content["model"], hidden)
     content["post_processor"] = None  # replaced by the frame
     roles = {role: hidden.get(token, token) for role, token in special.items()}
     return TextTokenizer(type(backend).from_str(json.dumps(content)), special=roles, frame=frame)
+
+
+def transformers_tokenizer(tokenizer: TextTokenizer, limit: int, segments: bool) -> Any:
+    """Tokenizer of transformers that gives the same tokens, special tokens around texts included."""
+    import transformers
+
+    build: Any = transformers.PreTrainedTokenizerFast
+    content = json.loads(tokenizer.library_json)
+    shown = {token["content"]: token["content"].removeprefix(" ") for token in content["added_tokens"]}
+    for token in content["added_tokens"]:
+        token["content"] = shown[token["content"]]
+    _rename_pieces(content["model"], shown)
+    backend = Tokenizer.from_str(json.dumps(content))
+    backend.post_processor = _template(tokenizer.frame, backend)
+    roles = {role: shown.get(token, token) for role, token in tokenizer.roles.items()}
+    names = {"pad": "pad", "unk": "unknown", "cls": "start", "bos": "start", "sep": "separator", "eos": "end"}
+    special = {f"{name}_token": roles[role] for name, role in names.items()}
+    reads = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+    return build(tokenizer_object=backend, model_max_length=limit, model_input_names=reads, **special)
+
+
+def _rename_pieces(model: dict[str, Any], names: dict[str, str]) -> None:
+    """Renames tokens in a vocabulary."""
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {names.get(token, token): number for token, number in vocabulary.items()}
+    else:
+        model["vocab"] = [(names.get(token, token), score) for token, score in vocabulary]
+    if model.get("unk_token"):
+        model["unk_token"] = names.get(model["unk_token"], model["unk_token"])
+
+
+def _template(frame: Frame, backend: Tokenizer) -> processors.TemplateProcessing:
+    """Special tokens around one text and two, as the library adds them."""
+    before, between, after = (
+        [backend.id_to_token(number) for number in ids] for ids in (frame.before, frame.between, frame.after)
+    )
+    first, second = [*(f"{token}:0" for token in before), "$A:0"], ["$B:1", *(f"{token}:1" for token in after)]
+    numbers = {backend.id_to_token(number): number for number in (*frame.before, *frame.between, *frame.after)}
+    return processors.TemplateProcessing(
+        single=[*first, *(f"{token}:0" for token in after)],
+        pair=[*first, *(f"{token}:0" for token in between), *second],
+        special_tokens=list(numbers.items()),
+    )

@@ -160,6 +160,16 @@ class TextTokenizer:
         wrapped = {"special": self._special, "frame": asdict(self.frame), "tokenizer": self._json}
         return json.dumps(wrapped, ensure_ascii=False)
 
+    @property
+    def library_json(self) -> str:
+        """JSON of the tokenizers library, without the special tokens around texts."""
+        return self._json
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Special tokens by role."""
+        return self._special or dict(zip(ROLES, SPECIAL, strict=True))
+
     def fingerprint(self) -> str:
         """Hash of everything that determines the token ids."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()

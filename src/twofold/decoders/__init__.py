@@ -14,6 +14,7 @@ from twofold.errors import TwofoldError
 from twofold.generate.decoder import TextDecoder, sampled_teaching
 from twofold.generate.search import Step
 from twofold.layers.blocks import make_embedding
+from twofold.layers.pooling import SentenceModules
 from twofold.layers.recurrent import RecurrentSettings
 from twofold.results import CandidateScores, Hypotheses
 from twofold.results.explanation import ScoreParts
@@ -118,6 +119,14 @@ class RankingDecoder(Decoder):
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         """Scores of all pairs, (contexts, candidates)."""
         raise NotImplementedError
+
+    def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
+        """Scores of all pairs, (contexts, candidates), in one piece, so that it can be exported."""
+        return self.score(contexts, candidates)
+
+    def sentence_modules(self) -> SentenceModules:
+        """Layers by which sentence-transformers makes the same vectors or scores; most decoders have none."""
+        raise TwofoldError("makes no single vector or score as sentence-transformers does; export it --to onnx")
 
     def reversed(self) -> RankingDecoder:
         """Returns the decoder with contexts and candidates exchanged."""

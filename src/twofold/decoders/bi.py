@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from twofold.decoders import RankingDecoder, RankingDecoderConfig, Vectors
 from twofold.errors import TwofoldError
-from twofold.layers.pooling import CandidateVector, Dense, Pooling, VectorSettings, dense_layers
+from twofold.layers.pooling import CandidateVector, Dense, Pooling, SentenceModules, VectorSettings, dense_layers
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
 
@@ -52,6 +52,14 @@ class BiEncoder(RankingDecoder):
 
     def candidate(self, hidden: Hidden) -> Vectors:
         return Vectors(self.vector.lengthen(self.dense(self.vector.pool(hidden)))[:, None])
+
+    def sentence_modules(self) -> SentenceModules:
+        if self.vector.normalize != self.normalize:
+            raise TwofoldError("decoder.normalize: candidates treats the two sides differently; export it --to onnx")
+        layers: list[Any] = list(self.dense)
+        dense = tuple(zip(layers[::2], layers[1::2], strict=True))
+        cosine = self.normalize or self.cosine
+        return SentenceModules(self.pool.elsewhere(), dense, self.normalize, cosine)
 
     def reversed(self) -> BiEncoder:
         if self.vector.normalize and not self.normalize:

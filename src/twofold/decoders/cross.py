@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from twofold.config import kind_of
 from twofold.decoders import DecoderConfig, RankingDecoder, RankingDecoderConfig, Vectors
-from twofold.layers.pooling import Pooling, means_of_both, pooling_needs
+from twofold.errors import TwofoldError
+from twofold.layers.pooling import Pooling, SentenceModules, means_of_both, pooling_needs
 from twofold.results.explanation import ScoreParts
 from twofold.types import Hidden, HiddenSpec, OutputSpec
 
@@ -71,6 +72,13 @@ class CrossEncoder(RankingDecoder):
             vectors = torch.cat([first, second, first * second], -1)  # each value about as large as one
         return self.output(vectors)[:, 0]  # type: ignore[no-any-return]
 
+    def sentence_modules(self) -> SentenceModules:
+        if self.pool is None:
+            raise TwofoldError("decoder.pooling: sentence-transformers has no 'both'; export it --to onnx")
+        if self.compares:
+            raise TwofoldError("decoder.compare: sentence-transformers adds no score of another kind; leave it out")
+        return SentenceModules(self.pool.elsewhere(), scores=self.output)
+
     def context(self, hidden: Hidden) -> Vectors:
         return self.compare.context(hidden)
 
@@ -80,6 +88,9 @@ class CrossEncoder(RankingDecoder):
     def explain(self, context: Hidden, candidate: Hidden) -> ScoreParts:
         score = self.score(self.context(context), self.candidate(candidate))
         return replace(self.compare.explain(context, candidate), compared=float(score))
+
+    def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
+        return self.compare.score_at_once(contexts, candidates) * self.log_trust.exp()
 
     def score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         return self.compare.score(contexts, candidates) * self.log_trust.exp()

@@ -99,6 +99,9 @@ class LateInteraction(RankingDecoder):
         parts = [_sum_of_maxima(contexts, candidates[start : start + size]) for start in starts]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
+    def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
+        return _sum_of_maxima(contexts, candidates)
+
     def ceiling(self, contexts: Vectors) -> Tensor:
         """Vectors that bound the scores, each query token in a group of its own; the bound is the score itself."""
         return contexts.present[:, None]

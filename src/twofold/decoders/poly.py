@@ -86,6 +86,10 @@ class PolyEncoder(RankingDecoder):
         parts = [self._score(keys, values, block, contexts) for block in torch.split(candidates.single, size)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
+    def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
+        keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
+        return self._score(keys, values, candidates.single, contexts)
+
     def towards(self, contexts: Vectors, candidates: Tensor) -> Tensor:
         """Attended code vectors Σ_i softmax_i(β s_i)·y_i, (rows, width)."""
         if self.heads:

@@ -56,7 +56,9 @@ class TreeDecoder(Decoder):
     def forward(self, hidden: Hidden, target: Target | None = None, progress: float = 0.0) -> DecoderOutput:
         nodes, mask = self._nodes(hidden)
         arcs = self._arcs(nodes, mask)
-        return DecoderOutput(arcs, None if target is None else self._relations(nodes, target.tokens[..., 0]))
+        return DecoderOutput(
+            arcs, self._relations_of_all(nodes) if target is None else self._relations(nodes, target.tokens[..., 0])
+        )
 
     def count(self, target: Target) -> int:
         return int(target.mask.sum())
@@ -103,7 +105,7 @@ class TreeDecoder(Decoder):
     def _nodes(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
         """States of the root and the words, (rows, 1 + words, width), and the mask of words, (rows, words)."""
         states, mask = hidden.of_words()
-        root = self.root.expand(len(states), 1, -1)
+        root = self.root.expand(states.shape[0], 1, -1)  # len() would be a constant of an exported graph
         return dropout(torch.cat([root, states], 1), self.dropout, self.training), mask
 
     def _arcs(self, nodes: Tensor, mask: Tensor) -> Tensor:
@@ -119,6 +121,13 @@ class TreeDecoder(Decoder):
         every = _with_one(self._kept(self.head_relation, nodes))
         chosen = every.gather(1, heads[..., None].expand(-1, -1, every.shape[-1]))
         return torch.einsum("bwi,rij,bwj->bwr", words, self.relation, chosen).float()
+
+    def _relations_of_all(self, nodes: Tensor) -> Tensor:
+        """Scores of the relations between each word and every head, (rows, words, 1 + words, relations)."""
+        words = _with_one(self._kept(self.word_relation, nodes[:, 1:]))
+        heads = _with_one(self._kept(self.head_relation, nodes))
+        rows = words[:, :, None, None] @ self.relation  # (rows, words, relations, 1, width)
+        return (rows[..., 0, :] @ heads[:, None].transpose(2, 3)).transpose(2, 3).float()
 
     def _kept(self, layer: nn.Linear, nodes: Tensor) -> Tensor:
         return dropout(F.leaky_relu(layer(nodes), 0.1), self.dropout, self.training)

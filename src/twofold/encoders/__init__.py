@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from twofold.config import Part, Role
+from twofold.config import Part, Role, kind_of
 from twofold.data.tokenizer import TextTokenizer
+from twofold.errors import TwofoldError
 from twofold.inputs.text import Tokens
 from twofold.types import Encoder, HiddenSpec, InputBatch
 
@@ -64,3 +65,7 @@ class EncoderConfig(Part):
 
     def fill(self, encoder: Encoder, anyway: bool = False) -> None:
         """Loads the initial weights into a new encoder; weights that do not fit are an error unless `anyway`."""
+
+    def write_backbone(self, encoder: Encoder, tokenizer: TextTokenizer, limit: int, folder: Path) -> None:
+        """Writes settings, weights and tokenizer as transformers loads them; texts are cut to `limit` tokens."""
+        raise TwofoldError(f"the encoder '{kind_of(self)}' is no backbone of transformers; export it --to onnx")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.data.backbones import DEFAULT, FOLDER, clearly, folder_of, read_backbone_tokenizer
+from twofold.data.backbones import DEFAULT, FOLDER, clearly, folder_of, read_backbone_tokenizer, transformers_tokenizer
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
@@ -103,6 +103,12 @@ class Config(EncoderConfig):
         assert isinstance(encoder, PretrainedEncoder)
         with clearly(self.name):
             encoder.backbone.load_state_dict(_pretrained(self.name, _settings(self), anyway).state_dict())
+
+    def write_backbone(self, encoder: Encoder, tokenizer: TextTokenizer, limit: int, folder: Path) -> None:
+        assert isinstance(encoder, PretrainedEncoder)
+        with clearly(self.name):
+            encoder.backbone.save_pretrained(folder)
+            transformers_tokenizer(tokenizer, limit, encoder.takes_segments).save_pretrained(folder)
 
 
 class PretrainedEncoder(Encoder):

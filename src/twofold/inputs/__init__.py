@@ -23,6 +23,7 @@ from twofold.data.ranking import TEXTS, Side
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, as_list, require
 from twofold.explaining import LeavesOut
+from twofold.reading import ReadsElsewhere
 from twofold.results import Timeline
 from twofold.types import Features, InputBatch, InputSpec, Vocabulary
 
@@ -153,7 +154,7 @@ class InputConfig(Part):
         return fingerprint(where)
 
 
-class Input(LeavesOut, Splits, Generic[Item]):
+class Input(LeavesOut, Splits, ReadsElsewhere, Generic[Item]):
     """Input of a model: turns rows into items, and items into the batch that an encoder reads."""
 
     # --- every type implements these ---

@@ -27,7 +27,7 @@ from twofold.data.columns import TooLong, TooLongError
 from twofold.data.file_columns import NAME, FileColumn, FileSettings, cached_name
 from twofold.data.files import Row, Sources
 from twofold.data.named_files import NamedFile
-from twofold.data.spectrograms import MelSettings, SoundAugment
+from twofold.data.spectrograms import RANGE, MelSettings, SoundAugment
 from twofold.data.tokenizer import TextTokenizer
 from twofold.inputs import INPUT, Input, InputConfig
 from twofold.results import Timeline
@@ -96,6 +96,7 @@ class AudioInput(FileColumn, Input[SizedSound]):
 
     config: Config
     dtype: str = "int32"
+    example: ClassVar[str] = "np.sin(np.arange(8000.0) / 9)"
 
     def settings(self) -> list[Any]:
         config = self.config
@@ -151,6 +152,16 @@ class AudioInput(FileColumn, Input[SizedSound]):
 
     def is_single(self, inputs: Any) -> bool:
         return not isinstance(inputs, list | Iterator)  # a tuple is one sound with its sample rate
+
+    def reading(self) -> dict[str, Any]:
+        config = self.config
+        sizes = {"points": config.points, "step": config.step, "width": round(config.window * config.sample_rate)}
+        return {"reader": "sounds", "rate": config.sample_rate, "mels": config.mels, **sizes, "range": RANGE}
+
+    def samples(self) -> list[Any]:
+        draw, longest = np.random.default_rng(0), min(1.0, self.config.max_seconds)
+        lengths = [max(2, round(share * longest * self.config.sample_rate)) for share in (1.0, 1.0, 0.6, 0.31)]
+        return [(draw.standard_normal(length) / 4).astype(np.float32) for length in lengths]
 
     def timeline(self, item: SizedSound) -> Timeline:
         frames = self.batch([item]).frames[0]

@@ -18,7 +18,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.images import ENDINGS, GivenImage, ImageFile, as_image, read_images
 from twofold.data.named_files import NamedFile
 from twofold.data.tokenizer import TextTokenizer
-from twofold.data.views import Augment, ImageSettings, Size, View
+from twofold.data.views import GAP, Augment, ImageSettings, Size, View
 from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
 from twofold.types import Features, InputBatch
 
@@ -82,6 +82,7 @@ class ImageInput(FileColumn, Input[SizedImage]):
 
     config: Config
     dtype: str = "int32"
+    example: ClassVar[str] = "np.zeros((64, 96, 3), np.uint8)"
 
     def settings(self) -> list[Any]:
         return ["image", self.config.column, self.config.size, self.config.broken]
@@ -141,6 +142,16 @@ class ImageInput(FileColumn, Input[SizedImage]):
 
     def image(self, value: Any) -> Image:
         return as_image(value, "image").image()
+
+    def reading(self) -> dict[str, Any]:
+        size = None if self.config.size is None else list(self.config.size)
+        values = {"mean": list(self.config.mean), "deviation": list(self.config.deviation)}
+        return {"reader": "images", "size": size, "fit": self.config.fit, **values, "gap": GAP}
+
+    def samples(self) -> list[Any]:
+        draw, (height, width) = np.random.default_rng(0), self.config.size or (64, 96)
+        sizes = ((height, width), (height, width), (height, width + 32), (height + 16, width))
+        return [draw.integers(0, 256, (*size, 3), np.uint8) for size in sizes]
 
     def _pixels(self, image: ImageFile | GivenImage) -> NDArray[np.uint8]:
         return self.config.see(image.image(self.config.near))

@@ -18,7 +18,16 @@ from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.errors import TwofoldError
 from twofold.explaining import LeftOut, without_each_word
 from twofold.inputs import INPUT, Input, InputConfig
-from twofold.inputs.text import Tokens, TokensConfig, make_joined_tokens, make_tokens, say_cut, special_tokens_of
+from twofold.inputs.text import (
+    Tokens,
+    TokensConfig,
+    column_reading,
+    make_joined_tokens,
+    make_tokens,
+    say_cut,
+    special_tokens_of,
+)
+from twofold.reading import TEXTS
 from twofold.types import Batch, Encoder, Hidden, InputBatch
 
 SECOND = "second"
@@ -97,6 +106,7 @@ class PairInput(Input[TwoTexts]):
     first: TextColumn
     second: TextColumn
     frame: Frame
+    example: ClassVar[str] = '("a man eats", "someone is eating")'
     max_tokens: int = 0
     """Maximum number of tokens of a joined pair; 0 uses the setting."""
 
@@ -176,6 +186,14 @@ class PairInput(Input[TwoTexts]):
         shorter_first = [(word, other and (other, second)) for word, other in without_each_word(first)]
         return shorter_first + [(word, other and (first, other)) for word, other in without_each_word(second)]
 
+    def reading(self) -> dict[str, Any]:
+        both = {"first": column_reading(self.first), "second": column_reading(self.second)}
+        symbols = {name: list(getattr(self.frame, name)) for name in ("before", "between", "after")}
+        return {"reader": "joined", **both, **symbols, "room": self._room(), "pad": self.tokenizer.pad}
+
+    def samples(self) -> list[Any]:
+        return list(zip(TEXTS, [*TEXTS[3:], *TEXTS[:3]], strict=True))
+
     def _room(self) -> int:
         return self.limit - len(self.frame) - len(self.frame.between)
 
@@ -207,6 +225,9 @@ class ApartInput(PairInput):
     def batch(self, items: Sequence[TwoTexts], draws: Sequence[Draw] | None = None) -> InputBatch:
         sides = zip(*items, strict=True)
         return TokenPair(*(make_tokens([self.frame.around(ids) for ids in side], self.vocabulary) for side in sides))
+
+    def reading(self) -> dict[str, Any]:
+        return {**super().reading(), "reader": "apart"}
 
     def pieces(self, item: TwoTexts) -> list[str]:
         return [piece for ids in item for piece in self.tokenizer.pieces(self.frame.around(ids).tolist())]

@@ -20,6 +20,7 @@ from twofold.data.tokenizer import Frame, Ids, TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.explaining import LeftOut, without_each_word
 from twofold.inputs import INPUT, Input, InputConfig
+from twofold.reading import TEXTS
 from twofold.types import Batch, Hidden, InputBatch, Vocabulary
 
 if TYPE_CHECKING:  # texts are read without torch as well
@@ -221,8 +222,23 @@ class TextInput(Input[Ids]):
     def left_out(self, value: Any) -> LeftOut:
         return without_each_word(value)
 
+    def reading(self) -> dict[str, Any]:
+        around = {"before": list(self.frame.before), "after": list(self.frame.after)}
+        symbols = {"alone": self.tokenizer.start, "pad": self.tokenizer.pad}
+        return {"reader": "texts", **column_reading(self.text), **around, **symbols}
+
+    def samples(self) -> list[Any]:
+        return list(TEXTS)
+
     def pieces(self, item: Ids) -> list[str]:
         return self.tokenizer.pieces(self.frame.around(item).tolist())
+
+
+def column_reading(text: TextColumn) -> dict[str, Any]:
+    """Settings by which a text, or the turns of a dialogue, become token ids within the limit."""
+    tokenizer = text.tokenizer
+    separator = [tokenizer.separator] if text.separator is None else tokenizer.encode([text.separator])[0]
+    return {"prompt": text.prompt, "separator": list(separator), "room": text.limit, "keep": text.keep}
 
 
 def say_cut(cut: int, count: int, limit: int) -> None:

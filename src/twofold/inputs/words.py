@@ -23,6 +23,7 @@ from twofold.data.tokenizer import Frame, Ids, TextTokenizer
 from twofold.explaining import LeftOut
 from twofold.inputs import INPUT, Input
 from twofold.inputs.text import Tokens, TokensConfig, special_tokens_of
+from twofold.reading import TEXTS
 from twofold.types import Batch, Encoder, Hidden, InputBatch
 
 STARTS = "starts"
@@ -97,6 +98,7 @@ class WordsInput(Input[Sentence]):
     config: Config
     word_tokenizer: TextTokenizer
     frame: Frame
+    example: ClassVar[str] = '["Ada", "lives", "in", "London"]'
 
     @property
     def tokenizer(self) -> TextTokenizer:
@@ -231,3 +233,14 @@ class WordsInput(Input[Sentence]):
 
     def pieces(self, item: Sentence) -> list[str]:
         return self.tokenizer.pieces([int(token) for token in item.ids])
+
+    def reading(self) -> dict[str, Any]:
+        around = {"before": list(self.frame.before), "after": list(self.frame.after)}
+        symbols = {"pad": self.tokenizer.pad, "unknown": self.tokenizer.unknown}
+        return {"reader": "words", "room": self.room, "word_room": self.word_room, **around, **symbols}
+
+    def samples(self) -> list[Any]:
+        """Sentences that are read at once, without windows."""
+        sentences = [text.split()[: max(1, self.room // 12)] for text in TEXTS if text.split()]
+        rows = [self.row(words, "sample") for words in sentences]
+        return [words for words, row in zip(sentences, rows, strict=True) if not self.items([row])[0].windows]

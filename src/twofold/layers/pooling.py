@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.errors import did_you_mean
+from twofold.errors import TwofoldError, did_you_mean
 from twofold.types import Hidden, HiddenSpec
 
 PoolingKind = Literal["first", "last", "mean", "mean_sqrt", "weighted_mean", "max", "attention", "summary"]
@@ -52,6 +52,12 @@ class Pooling(nn.Module):
                 assert self.query is not None
                 vector = attention_pooled(self.query[None], states, mask)[:, 0]
         return finished(vector, hidden)
+
+    def elsewhere(self) -> str:
+        """Returns the kind as it is without regard to the encoder; poolings of one model alone are refused."""
+        if self.query is not None or self.kind == "summary":
+            raise TwofoldError(f"decoder.pooling: sentence-transformers has no '{self.kind}'; export it --to onnx")
+        return "last" if self.kind == "first" and self.causal else self.kind
 
 
 def pooling_needs(kind: str) -> frozenset[str]:
@@ -171,6 +177,20 @@ class Dense:
             raise ValueError(f"width must be at least 1, not {self.width}")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation: {did_you_mean(self.activation, ACTIVATIONS)}")
+
+
+@dataclass(frozen=True)
+class SentenceModules:
+    """Layers over the states of a text that sentence-transformers knows too."""
+
+    pooling: str
+    dense: tuple[tuple[nn.Linear, nn.Module], ...] = ()
+    """Dense layers, each with its activation."""
+    normalize: bool = False
+    cosine: bool = False
+    """True if scores are cosines, False if they are dot products."""
+    scores: nn.Linear | None = None
+    """Layer that turns the pooled vector of a joined text into its score."""
 
 
 def dense_layers(layers: Sequence[Dense], width: int) -> nn.Sequential:

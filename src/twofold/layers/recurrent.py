@@ -71,7 +71,7 @@ class TwoWay(nn.Module):
         for number, ahead in enumerate(self.forwards):
             if number:
                 states = dropout(states, self.dropout, self.training)
-            read = ahead(states)[0]
+            read = _free_positions(ahead(states)[0], mask)
             final = [_take(read, last)]
             if self.backwards:
                 back = self.backwards[number](_take(states, turned))[0]
@@ -110,6 +110,13 @@ class QueryAttention(nn.Module):
 
 def _kind(cell: CellKind) -> type[nn.GRU | nn.LSTM]:
     return nn.GRU if cell == "gru" else nn.LSTM
+
+
+def _free_positions(states: Tensor, mask: Tensor) -> Tensor:
+    """States as they are; in an export their number of positions is that of the mask, not a constant."""
+    if not torch.compiler.is_exporting():
+        return states
+    return _take(states, torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)[..., None])
 
 
 def _take(states: Tensor, positions: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from twofold.inputs import INPUT, Input
 from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
 from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
-from twofold.types import Batch, Encoder, Hidden, Loss
+from twofold.types import Batch, Encoder, Hidden, InputBatch, Loss
 
 if TYPE_CHECKING:
     from twofold.model.ranker import Ranker
@@ -42,6 +42,10 @@ class Side:
         """Representations of items that are read together; `seeds` are their random seeds."""
         draws = None if seeds is None else [np.random.default_rng(seed) for seed in seeds]
         read = self.input.batch(items, draws).to(device)
+        return self.represent_read(read)
+
+    def represent_read(self, read: InputBatch) -> Vectors:
+        """Representations of items as tensors."""
         return self.keep(read.encode(self.encoder, Batch({INPUT: read})))
 
 

@@ -37,6 +37,14 @@ CODE = "code"
 Built = TypeVar("Built", bound=nn.Module)
 
 
+class OutsideCodeError(TwofoldError):
+    """Error for a model with a part of the user's own, which was not allowed to run."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        super().__init__(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
+        self.kind = kind
+
+
 @dataclass(frozen=True)
 class Saved:
     """Content of a model folder apart from the weights."""
@@ -146,7 +154,7 @@ def read(folder: Path, allow_code: bool) -> Saved:
 def _find_code(kind: str, path: Path, sums: Mapping[str, str], allowed: bool) -> str:
     """Returns the file of a user's own part if its SHA-256 is right; refuses code outside twofold unless allowed."""
     if "." in kind and not allowed:
-        raise TwofoldError(f"{path}: needs code outside twofold ({kind}); allow it with --allow-code if you trust it")
+        raise OutsideCodeError(path, kind)
     if not kind.endswith(FILE):
         return kind
     name = kind.removeprefix("./")

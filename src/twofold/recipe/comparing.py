@@ -37,6 +37,11 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
     )
 
 
+def facts_of(folder: Path) -> RunFacts:
+    """Facts about one training."""
+    return _facts(folder, _recipe(folder), _directions())
+
+
 def _recipe(folder: Path) -> dict[str, Any]:
     """Settings of a training, by their paths."""
     if not (folder / RECIPE).is_file():

@@ -230,7 +230,8 @@ class DecoderOutput:
     tokens); tags (rows, words, tags); heads (rows, words, 1 + words), where 0 is the root; classes of pixels (rows,
     classes, height, width); candidates (contexts, candidates)."""
     relations: Tensor | None = None
-    """Trees: logits of the relation between each word and its right head, (rows, words, relations)."""
+    """Trees: logits of the relation between each word and its right head, (rows, words, relations); without a target
+    between each word and every head, (rows, words, 1 + words, relations)."""
 
     def __repr__(self) -> str:
         return f"DecoderOutput({changes(self)})"

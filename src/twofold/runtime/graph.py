@@ -33,10 +33,16 @@ def export(encoder: Encoder, batch: Batch, signature: Signature, path: Path) -> 
 
 
 def export_module(
-    module: nn.Module, tensors: tuple[Tensor, ...], takes: tuple[str, ...], gives: tuple[str, ...], path: Path
+    module: nn.Module,
+    tensors: tuple[Tensor, ...],
+    takes: tuple[str, ...],
+    gives: tuple[str, ...],
+    path: Path,
+    shapes: tuple[dict[int, Any], ...] | None = None,
 ) -> None:
-    """Writes any module that takes and gives tensors; the sizes of rows and positions stay free."""
-    shapes = (tuple(_free_sizes(tensor) for tensor in tensors),)
+    """Writes any module that takes and gives tensors; the sizes of rows and positions stay free unless `shapes` says
+    which do."""
+    shapes = tuple(_free_sizes(tensor) for tensor in tensors) if shapes is None else shapes
     for kind in RECURRENT:  # the exporter's own way to see these would unroll them in the next export
         getattr(getattr(torch.ops.aten, kind).input, "_dispatch_cache", {}).clear()
     with torch.no_grad(), _quiet():
@@ -45,7 +51,7 @@ def export_module(
                 module,
                 tensors,
                 dynamo=True,
-                dynamic_shapes=shapes,
+                dynamic_shapes=(shapes,),
                 input_names=list(takes),
                 output_names=list(gives),
                 verbose=False,
