@@ -96,7 +96,7 @@ def main() -> None:
         bucketed = training_rows(recipe, cache, split_rows(recipe, cache, model), model)
         like = round(len(bucketed.rows) / len(bucketed.plan(0)))
         padded = replace(bucketed, sizes=replace(bucketed.sizes, rows=like))
-        config = replace(recipe.train, max_steps=options.steps, ema=0.0)
+        config = replace(recipe.train, max_steps=options.steps, ema=0.0, precision="float32")
 
         def batches(data: TrainingRows, epoch: int) -> Iterator[Batch]:
             plan = data.plan(epoch)

@@ -150,6 +150,18 @@ def test_bounded_memory_goes_with_half_precision(tokenizer: TextTokenizer, kind:
     assert once[0] == pytest.approx(exact[0], rel=0.05)
 
 
+@pytest.mark.parametrize("kind", ["bi", "poly", "late", "cross"])
+def test_scores_and_losses_are_computed_in_float32(tokenizer: TextTokenizer, kind: str) -> None:
+    ranker = learning(tokenizer, RANKERS[kind])
+    batch = batch_of(ranker, PAIRS)
+    ranker.precision = torch.bfloat16
+    represented, target = ranker.represent(batch), ranker.target_of(batch)
+    rounded = ranker.loss_of(represented, target).sum
+    ranker.precision = None
+    assert {kept.vectors.dtype for kept in represented.kept.values()} == {torch.float32}
+    assert torch.equal(rounded, ranker.loss_of(represented, target).sum)
+
+
 # --- losses against a loop ---
 
 

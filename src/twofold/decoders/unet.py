@@ -152,6 +152,6 @@ def _dice(chances: Tensor, target: Target) -> Tensor:
     none = chances.new_zeros(chances.shape[:2])
     both = none.scatter_add(1, tokens, chances.gather(1, tokens[:, None])[:, 0] * counts)
     right = none.scatter_add(1, tokens, counts)
-    sizes = (chances @ counts[:, :, None])[:, :, 0] + right
+    sizes = (chances * counts[:, None]).sum(2) + right
     overlap = 2 * both / sizes.clamp(min=1e-6)  # 0 of a class that an image does not show
     return 1 - overlap.sum(1) / (right > 0).sum(1).clamp(min=1)

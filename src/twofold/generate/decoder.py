@@ -54,7 +54,7 @@ class TextDecoder(Decoder):
         # Only real positions reach the output layer, which is the widest.
         smoothing = self.label_smoothing if self.training else 0.0
         gold = target.tokens[:, 1:][mask]
-        total = F.cross_entropy(self.output(features[mask]), gold, reduction="sum", label_smoothing=smoothing)
+        total = F.cross_entropy(self.output(features[mask]).float(), gold, reduction="sum", label_smoothing=smoothing)
         return Loss(total, len(gold))
 
     @torch.no_grad()

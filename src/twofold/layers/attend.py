@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from twofold.layers.mixed_precision import float32
 
 AttendKind = Literal["full", "window", "linear"]
 BLOCK = 64
@@ -161,7 +162,7 @@ class LinearAttention:
     ) -> Attended:
         if weights:
             return self._weighted(queries, memory, mask, causal)
-        with _float32(queries):
+        with float32(queries.device.type):
             queries, keys = _features(queries), _features(memory.keys)
             if mask is not None:
                 keys = keys * mask.transpose(-2, -1)
@@ -174,7 +175,7 @@ class LinearAttention:
 
     def _weighted(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Attended:
         """Computes the weights themselves, in quadratic time; `mask` is true where a query may attend."""
-        with _float32(queries):
+        with float32(queries.device.type):
             products = _features(queries) @ _features(memory.keys).transpose(-2, -1)
             products = products.tril() if causal else products
             products = products if mask is None else products * mask
@@ -190,12 +191,6 @@ def make_attend(kind: AttendKind, window: int) -> Attend:
         "linear": LinearAttention(),
     }
     return kinds[kind]
-
-
-def _float32(states: Tensor) -> AbstractContextManager[object]:
-    """Switches autocast off, under which sums over many positions lose their digits."""
-    kind = states.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
 def _features(states: Tensor) -> Tensor:

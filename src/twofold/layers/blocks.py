@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twofold.layers.mixed_precision import widened
+
 PositionKind = Literal["sinusoidal", "learned", "rotary", "none"]
 NormKind = Literal["layer", "batch"]
 LEVELS = 1 << 16
@@ -108,7 +110,7 @@ class BatchNorm(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalizes `states` (rows, positions, width); `mask` (rows, positions) is true where real."""
-        flat = states.flatten(0, -2)
+        flat = widened(states).flatten(0, -2)
         if not self.training:
             normed = F.batch_norm(flat, self.mean, self.variance, self.weight, self.bias, False, 0.0, self.epsilon)
             return normed.view_as(states)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from twofold.layers.blocks import dropout
+from twofold.layers.mixed_precision import float32, widened
 
 LOWEST = -1e30
 """Finite stand-in for a score of -inf: below any real score, above a forbidden transition."""
@@ -24,10 +25,11 @@ class Head(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Class scores (..., outputs)."""
-        states = dropout(states, self.share, self.training)
-        if self.between is not None:
-            states = dropout(self.between(states), self.share, self.training)
-        return self.output(states)  # type: ignore[no-any-return]
+        with float32(states.device.type):
+            states = dropout(widened(states), self.share, self.training)
+            if self.between is not None:
+                states = dropout(self.between(states), self.share, self.training)
+            return self.output(states)  # type: ignore[no-any-return]
 
 
 def rules(names: Sequence[str]) -> tuple[Tensor, Tensor]:

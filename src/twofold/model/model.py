@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -18,6 +18,7 @@ from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.inputs import INPUT, Input
+from twofold.layers.mixed_precision import autocast
 from twofold.model import describing, encoding, explaining, predicting, saved, summarizing
 from twofold.model.batches import BatchRows, as_rows, checked, repeated
 from twofold.model.candidates import Candidates
@@ -231,9 +232,9 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[object]:
         """Context in which the model computes in `precision`."""
-        return torch.autocast(self.device.type, self.precision, enabled=self.precision is not None)
+        return autocast(self.device.type, self.precision, self.training)
 
     @property
     def computing(self) -> dict[str, str]:

@@ -195,8 +195,7 @@ class Ranker(Model):
         Each context has the scores of all candidates: the responses of all rows, then the given negatives. For a
         cross-encoder, it has those of the candidates that were read with it, the right one first.
         """
-        with self.autocast():
-            return {MAIN: DecoderOutput(self.represent(batch).scores(self, self.target_of(batch)))}
+        return {MAIN: DecoderOutput(self.represent(batch).scores(self, self.target_of(batch)))}
 
     def represent(self, batch: Batch) -> Represented:
         """Representations of both sides of a batch, or the scores of joined pairs."""
@@ -205,8 +204,7 @@ class Ranker(Model):
 
     def loss_of(self, represented: Represented, target: RankingTarget) -> Loss:
         """Loss over representations, which needs no encoder."""
-        with self.autocast():
-            return represented.loss(self, target)
+        return represented.loss(self, target)
 
     def losses(self, batch: Batch) -> dict[str, Loss]:
         return {MAIN: self.loss_of(self.represent(batch), self.target_of(batch))}

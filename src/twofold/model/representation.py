@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 from twofold.data.batches import CHUNK_TOKENS
 from twofold.decoders import Vectors
 from twofold.inputs import INPUT, Input
+from twofold.layers.mixed_precision import float32, widened
 from twofold.layers.pooling import BLOCK
 from twofold.losses import ScoredRows
 from twofold.outputs.ranking import CANDIDATE, RankingTarget, Unread
@@ -45,8 +46,11 @@ class Side:
         return self.represent_read(read)
 
     def represent_read(self, read: InputBatch) -> Vectors:
-        """Representations of items as tensors."""
-        return self.keep(read.encode(self.encoder, Batch({INPUT: read})))
+        """Representations of items as tensors; pooling and normalization are float32."""
+        hidden = read.encode(self.encoder, Batch({INPUT: read}))
+        states, summary = (None if field is None else widened(field) for field in (hidden.states, hidden.summary))
+        with float32(hidden.mask.device.type):
+            return self.keep(replace(hidden, states=states, summary=summary))
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Represented:
         gathered = self.gathered(target, symmetric=False)
         if gathered is None:
             return _pairs_scored(model, self, target).scores
-        return model.head.score(self.kept[CONTEXTS], gathered.candidates).float() * model.output_scale
+        return model.head.score(self.kept[CONTEXTS], gathered.candidates) * model.output_scale
 
     def loss(self, model: Ranker, target: RankingTarget) -> Loss:
         """Loss of a whole batch at once."""
@@ -206,7 +210,7 @@ def block_loss(
     if gathered is None:
         scored = _pairs_scored(model, represented, target)
     else:
-        scores = model.head.score(represented.kept[CONTEXTS][start:stop], gathered.candidates).float()
+        scores = model.head.score(represented.kept[CONTEXTS][start:stop], gathered.candidates)
         scored = _scored(model, scores, target, start, stop)
         back = _scored_back(model, gathered, target, start, stop)
     return torch.stack([loss.both_ways(scored, back) * loss.weight for loss in model.config.losses]).sum()
@@ -217,7 +221,7 @@ def _scored_back(model: Ranker, gathered: Gathered, target: RankingTarget, start
     if gathered.contexts is None or target.allowed_contexts is None:
         return None
     right = gathered.candidates[target.tokens[start:stop]]
-    scores = model.head.score(gathered.contexts, right).float().T * model.output_scale  # (candidates, contexts)
+    scores = model.head.score(gathered.contexts, right).T * model.output_scale  # (candidates, contexts)
     first = sum(target.context_sizes[: target.rank])
     right_contexts = torch.arange(first + start, first + stop, device=scores.device)
     return ScoredRows(scores, right_contexts, target.allowed_contexts[start:stop].to(scores.device), [], [])
@@ -241,7 +245,7 @@ def _pairs_scored(model: Ranker, represented: Represented, target: RankingTarget
         scores = scores + compared.gather(1, torch.from_numpy(place).to(scores.device))
     first = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
     allowed = torch.ones_like(scores, dtype=torch.bool)
-    return ScoredRows(scores.float() * model.output_scale, first, allowed, [], [])
+    return ScoredRows(scores * model.output_scale, first, allowed, [], [])
 
 
 def gather_rows(rows: Tensor, sizes: list[int]) -> Tensor:

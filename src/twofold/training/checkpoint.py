@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from torch import Tensor
 
@@ -35,6 +36,8 @@ class Progress:
     """Factor of the learning rate that the plateau schedule has reached."""
     evaluated: int = 0
     """Step of the last evaluation."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision that the training began with."""
     log: Written | None = None
     """Part of the log that was written before the checkpoint."""
 

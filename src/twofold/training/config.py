@@ -59,7 +59,8 @@ class TrainConfig:
     """Decay of the exponential moving average (EMA) of the weights, such as 0.998, which is then evaluated and saved;
     0 uses the weights themselves."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Number format of the computation; `auto` is bfloat16 on devices that compute it fast, else float32."""
+    """Precision of the large products: `auto` is bfloat16 on processors and GPUs that compute it natively, else
+    float32. Weights, optimizer state, norms, scores and losses are float32. A resumed training keeps its precision."""
     device: str = "auto"
     """Device: `cpu`, `cuda`, `cuda:1` or `mps`; `auto` uses the GPU if there is one."""
     seed: int = 1

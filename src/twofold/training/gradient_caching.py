@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from twofold.inputs import INPUT
+from twofold.layers.mixed_precision import float32
 from twofold.model.config import MAIN
 from twofold.model.ranker import Ranker
 from twofold.model.representation import Chunks, Represented, block_loss, context_blocks
@@ -57,14 +58,12 @@ class GradientCaching:
 
 def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, scale: float) -> Loss:
     """Adds the gradients of `scale` × the loss to the representations, one block of contexts at a time."""
-    with model.autocast():
-        gathered = cached.gathered(target, model.symmetric)
+    gathered = cached.gathered(target, model.symmetric)
     # Every block of contexts adds to the gradient of all candidates; only their sum goes back to the other processes.
     shared = None if gathered is None else gathered.detached()
     total = torch.zeros((), device=model.device)
     for start, stop in context_blocks(cached, shared, target):
-        with model.autocast():
-            loss = block_loss(model, cached, shared, target, start, stop)
+        loss = block_loss(model, cached, shared, target, start, stop)
         (loss * scale).backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     if gathered is not None and shared is not None:
@@ -75,17 +74,18 @@ def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, 
 
 def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[int]) -> None:
     """Reads each chunk a second time with the same dropout, and passes its gradients on."""
-    for number, chunk in enumerate(chunks.chunks):
-        torch.manual_seed(seeds[number])
-        with model.autocast():
+    with model.autocast():  # around all chunks, which share the weights that it casts
+        for number, chunk in enumerate(chunks.chunks):
+            torch.manual_seed(seeds[number])
             again = chunks.represent(chunk).vectors
-        if again.requires_grad:
-            gradient: Tensor | None = cached.kept[chunk.what].vectors.grad
-            assert gradient is not None
-            gradient = gradient[chunk.numbers]
-            if gradient.shape != again.shape:  # of a longer text in another chunk there are more vectors
-                gradient = gradient[:, : again.shape[1]]
-            again.backward(gradient.to(again.dtype))  # type: ignore[no-untyped-call]
+            if again.requires_grad:
+                gradient: Tensor | None = cached.kept[chunk.what].vectors.grad
+                assert gradient is not None
+                gradient = gradient[chunk.numbers]
+                if gradient.shape != again.shape:  # of a longer text in another chunk there are more vectors
+                    gradient = gradient[:, : again.shape[1]]
+                with float32(model.device.type):
+                    again.backward(gradient)  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()

@@ -17,12 +17,13 @@ from torch import nn
 
 from twofold.data.batches import Moment, Plan
 from twofold.errors import TwofoldError
+from twofold.layers.lookups import RowGradients
 from twofold.model import Model, Ranker, saved
 from twofold.model.batches import TrainingRows
 from twofold.model.config import MAIN
 from twofold.model.model import make_device
 from twofold.progress import bar
-from twofold.training import checkpoint, freezing, optimizer, processes
+from twofold.training import checkpoint, freezing, optimizer, precisions, processes
 from twofold.training.clock import Clock
 from twofold.training.config import TrainConfig
 from twofold.training.console import Console
@@ -67,9 +68,6 @@ class Trainer:
         self.sign = 1 if validation and validation.higher_is_better else -1
         self.device = make_device(config.device)
         model.to(self.device)
-        fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        if config.precision == "bfloat16" or (config.precision == "auto" and fast):
-            model.precision = torch.bfloat16
         self.caching = GradientCaching(config.chunk_tokens, config.memory_tokens, config.hard_negatives)
         self.optimizer = optimizer.make_optimizer(model, config)
         self.freezing = freezing.Freezing(model, config)
@@ -77,7 +75,7 @@ class Trainer:
         freezing.refuse_what_cannot_learn(model, config)
         self.ema = optimizer.ExponentialMovingAverage(model, config.ema) if config.ema else None
         self.freezing.at(0.0)
-        self.progress = checkpoint.Progress()
+        self.progress = checkpoint.Progress(precision=precisions.begin(model, config))
         self.first = processes.rank() == 0
         self._asked_to_stop = self._stopping = False
         self._saved_at = time.monotonic()
@@ -89,6 +87,7 @@ class Trainer:
         if path is None:
             return
         self.progress, groups = checkpoint.load(path)
+        precisions.resume(self.model, self.config, self.progress.precision)
         saved.fill(self.model, groups["model"], path / "model.safetensors")
         optimizer.restore_optimizer(self.optimizer, self.model, groups["optimizer"])
         if self.ema:
@@ -102,7 +101,7 @@ class Trainer:
             stack.enter_context(processes.asked_to_stop(self._stop))
             log = self._open_log(stack, console) if self.first else None
             if log and about and not self.progress.step:
-                log.write(0, about)
+                log.write(0, {**about, "precision": self.progress.precision})
             if log:
                 console.start(self.length)
             finished = self._epochs(log)
@@ -201,11 +200,12 @@ class Trainer:
 
     def _backward(self, batch: Batch, counts: dict[str, int]) -> dict[str, Loss]:
         """Adds the gradients of one batch; `counts` are those of all batches of the step."""
-        if isinstance(self.model, Ranker):
-            return {MAIN: self.caching.backward(self.model, batch, 1.0 / counts[MAIN])}
-        losses = self.model.losses(batch)
-        self.model.weighted(losses, counts).backward()  # type: ignore[no-untyped-call]
-        return losses
+        with RowGradients():
+            if isinstance(self.model, Ranker):
+                return {MAIN: self.caching.backward(self.model, batch, 1.0 / counts[MAIN])}
+            losses = self.model.losses(batch)
+            self.model.weighted(losses, counts).backward()  # type: ignore[no-untyped-call]
+            return losses
 
     def _global_counts(self, batches: Sequence[Batch]) -> dict[str, int]:
         """Counts of each decoder's loss over the batches of all processes."""
