@@ -34,8 +34,9 @@ from twofold.data.files import read_rows
 from twofold.decoders import Vectors
 from twofold.index.catalog import Catalog
 from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
-from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
+from twofold.index.search import Query, StoredVectors, approximate_top_k, exact_top_k
 from twofold.index.shards import SHARD_FOLDER, Shard
+from twofold.index.top_k import TopK
 from twofold.model.ranker import Ranker
 
 K = 10
@@ -113,10 +114,14 @@ class Candidates:
         self.vectors, self.torch = vectors, torch.from_numpy(vectors)
         self.directions = principal_directions(vectors[:: max(1, len(vectors) // 8192)])
         self.stored = StoredVectors(
-            quantized_of(vectors), vectors.__getitem__, projections=QuantizedProjections.of(vectors, self.directions)
+            quantized_of(vectors), self.rows, projections=QuantizedProjections.of(vectors, self.directions)
         )
         self.faiss = faiss.IndexFlatIP(vectors.shape[1])
         self.faiss.add(vectors)
+
+    def rows(self, rows: Any) -> Any:
+        """Reads vectors as a shard does."""
+        return self.vectors[rows] if isinstance(rows, slice) else self.vectors.take(rows, 0)
 
     def exact(self, query: Query) -> TopK:
         """All that comes after the model has read the context."""

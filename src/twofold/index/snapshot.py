@@ -22,8 +22,9 @@ from twofold.index.catalog import Catalog
 from twofold.index.database import CATALOG_FILE, REMEDY, ShardRecord, create_version
 from twofold.index.quantized import Floats, Rows
 from twofold.index.scan import SeveralVectors, scan
-from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
+from twofold.index.search import Query, StoredVectors, approximate_top_k, exact_top_k
 from twofold.index.shards import SHARD_FOLDER, Shard
+from twofold.index.top_k import TopK
 from twofold.progress import bar
 from twofold.storage.checksums import SummedFile
 
