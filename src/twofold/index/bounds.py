@@ -3,12 +3,12 @@
 A score is at most the sum, over groups of vectors v_1..v_m, of the largest c·v_i (`RankingDecoder.ceiling`). Stored is
 c = step·q + r with q of 8-bit integers and ‖r‖ known, so dot products of integers and Cauchy–Schwarz bound each c·v_i:
 
-    loose: one direction u        c·v ≤ (v·u)(c·u) + ‖v − (v·u)u‖·√(‖c‖² − (c·u)²)     good where vectors lie close
-    tight: all v_i of integers    c·v_i from 8-bit integers of v_i too                  for what is left, where the
-                                                                                       processor multiplies these fast
-       or several directions      the same as loose with their span in the place of u   elsewhere
+    loose: one direction u   c·v ≤ (v·u)(c·u) + ‖v − (v·u)u‖·√(‖c‖² − (c·u)²)   good where vectors lie close
+    tight: all vectors       from 8-bit integers of v too, where the processor multiplies matrices of these fast
+           or directions     elsewhere the same as loose with their span in the place of u
 
-u lies in the middle of the narrowest cone around the v_i. Rounding is inside the bounds: of the candidate (‖r‖), of the directions, and of float32 arithmetic (`margin`).
+u lies in the middle of the narrowest cone around v_1..v_m. Rounding is inside the bounds: of the candidate (‖r‖), of
+the directions, and of float32 arithmetic (`margin`).
 """
 
 from __future__ import annotations
