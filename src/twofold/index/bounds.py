@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +25,10 @@ from torch import Tensor
 
 from twofold.index.kernels import (
     add_largest_products,
-    add_upper_bounds,
     center_weights,
     dot_products,
     dot_products_of_rows,
+    fill_upper_bounds,
     measure_ball,
 )
 from twofold.index.products import integer_products, integers_pay
@@ -44,8 +45,8 @@ from twofold.index.quantized import (
 
 BLOCK = 16_384
 """Rows that are bounded at a time: their intermediate results stay in the processor's cache."""
-PRODUCT_BLOCK = 2048
-"""Rows that are multiplied with many vectors at a time."""
+PRODUCT_BLOCK, SHARED_BLOCK = 2048, 8192
+"""Rows that are multiplied at a time with many vectors, and with the directions of several contexts."""
 CONE_STEPS = 64
 """Number of steps in which the direction is found that lies in the middle of a group of vectors."""
 FEW_VECTORS = 8
@@ -81,16 +82,14 @@ class Bounds:
         for center, result in zip(self.centers.integers, dots, strict=True):
             dot_products(candidates.integers[block], center, result)
         bounds = np.empty(stop - start, np.float32)
-        self.fill_loose(candidates, block, dots, bounds)
+        rows = candidates.steps[block], candidates.errors[block], candidates.norms[block]
+        fill_upper_bounds(dots, rows, self.parameters, 0, bounds[None])
         return bounds
 
-    def fill_loose(self, candidates: QuantizedVectors, block: slice, dots: NDArray[np.int32], bounds: Floats) -> None:
-        """Fills in the bounds of a block of rows from the products of integers with each group's direction."""
-        steps, errors, norms = candidates.steps[block], candidates.errors[block], candidates.norms[block]
-        np.multiply(norms, self.margin, out=bounds)
-        centers = self.centers
-        for products, step, error, ball in zip(dots, centers.steps, centers.errors, self.balls, strict=True):
-            add_upper_bounds(products, steps, errors, norms, step, error, ball, bounds)
+    @cached_property
+    def parameters(self) -> tuple[NDArray[Any], ...]:
+        """Parameters of the balls of this context."""
+        return parameters_of([self])
 
     def tight(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
         """Computes the bounds of some rows from all vectors, or from directions that nearly hold these."""
@@ -136,21 +135,27 @@ class Bounds:
         return Span.of(self.groups.astype(np.float64))
 
 
-def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors) -> list[Floats]:
+def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors) -> Floats:
     """Computes the loose bounds of several contexts, the same as each alone, while every row is read once."""
-    directions = [bounds.centers for bounds in queries]
-    parts = torch.from_numpy(np.concatenate([part for center in directions for part in center.halves()]))
-    results = [np.empty(len(candidates), np.float32) for _ in queries]
-    for start in range(0, len(candidates), PRODUCT_BLOCK):
-        block = slice(start, start + PRODUCT_BLOCK)
-        dots = integer_products(parts, torch.from_numpy(candidates.integers[block]).T).numpy()
-        place = 0
-        for bounds, result in zip(queries, results, strict=True):
-            count = len(bounds.centers.steps)
-            high, low = dots[place : place + count], dots[place + count : place + 2 * count]
-            place += 2 * count
-            bounds.fill_loose(candidates, block, HALF * high + low, result[block])
-    return results
+    halves = zip(*(bounds.centers.halves() for bounds in queries), strict=True)
+    directions = torch.from_numpy(np.concatenate([part for half in halves for part in half]))
+    bounds, parameters = np.empty((len(queries), len(candidates)), np.float32), parameters_of(queries)
+    for start in range(0, len(candidates), SHARED_BLOCK):
+        block = slice(start, start + SHARED_BLOCK)
+        dots = integer_products(directions, torch.from_numpy(candidates.integers[block]).T).numpy()
+        high, low = np.split(dots, 2)
+        high *= HALF
+        high += low
+        rows = candidates.steps[block], candidates.errors[block], candidates.norms[block]
+        fill_upper_bounds(high, rows, parameters, start, bounds)
+    return bounds
+
+
+def parameters_of(queries: Sequence[Bounds]) -> tuple[NDArray[Any], ...]:
+    """Parameters of the balls of several contexts, as `fill_upper_bounds` reads them."""
+    owners = np.repeat(np.arange(len(queries)), [len(bounds.balls) for bounds in queries])
+    centers = np.concatenate([[part.centers.steps, part.centers.errors] for part in queries], 1)
+    return owners, centers, np.concatenate([part.balls for part in queries]), np.array([b.margin for b in queries])
 
 
 @dataclass(frozen=True)

@@ -63,24 +63,34 @@ def dot_products_of_rows(
 
 # Sums may be taken in another order: what that changes is inside the bounds' margin.
 @compiled(fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
-def add_upper_bounds(
-    dots: NDArray[Any], steps: Any, errors: Any, norms: Any, center_step: Any, center_error: Any, ball: Any, bounds: Any
-) -> None:
-    """Adds to `bounds` the largest dot product that any vector of a ball can have.
+def fill_upper_bounds(dots: Any, block: Any, parameters: Any, start: int, out: Any) -> None:
+    """Fills in the bounds of a block of rows: for each context, the sums over its balls of the largest dot products.
 
-    dots: of integers, with the direction of the ball's center. ball: the least and the largest share of the vectors
-    along the direction, and their largest distance from it.
+    dots (balls, rows): of integers, with the direction of each ball. block: steps, errors and norms of the rows.
+    parameters: the context of each ball; (2, balls), steps and errors of their centers; (balls, 4), the least and the
+    largest share of the vectors along the direction, and their largest distance from it; and the contexts' margins.
+    out (contexts, all rows): filled from `start` on.
     """
-    least, most, distance = ball[0], ball[1], ball[2]
-    for row in range(len(dots)):
-        norm = norms[row]
-        along = np.float32(dots[row]) * (steps[row] * center_step)
-        # Without the millionth, the squares below could cancel out in float32.
-        slack = errors[row] + norm * (center_error + np.float32(1e-6))
-        low, high = along - slack, along + slack
-        near = max(abs(along) - slack, np.float32(0.0))
-        share = max(max(least * low, least * high), max(most * low, most * high))
-        bounds[row] += share + distance * math.sqrt(max(norm * norm - near * near, np.float32(0.0)))
+    steps, errors, norms = block
+    owners, centers, balls, margins = parameters
+    rows = dots.shape[1]
+    for context in range(len(margins)):
+        bounds = out[context, start : start + rows]
+        for row in range(rows):
+            bounds[row] = margins[context] * norms[row]
+    for number in range(len(dots)):
+        products, bounds = dots[number], out[owners[number], start : start + rows]
+        center_step, center_error = centers[0, number], centers[1, number]
+        least, most, distance = balls[number, 0], balls[number, 1], balls[number, 2]
+        for row in range(rows):
+            norm = norms[row]
+            along = np.float32(products[row]) * (steps[row] * center_step)
+            # Without the millionth, the squares below could cancel out in float32.
+            slack = errors[row] + norm * (center_error + np.float32(1e-6))
+            low, high = along - slack, along + slack
+            near = max(abs(along) - slack, np.float32(0.0))
+            share = max(max(least * low, least * high), max(most * low, most * high))
+            bounds[row] += share + distance * math.sqrt(max(norm * norm - near * near, np.float32(0.0)))
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz", "nnan"})

@@ -19,7 +19,7 @@ from twofold.index.bounds import BLOCK, Bounds, loose_together
 from twofold.index.kernels import dot_products
 from twofold.index.products import integers_pay
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
-from twofold.index.top_k import CHUNK, LOWEST, TopK, highest, score_down
+from twofold.index.top_k import LOWEST, TopK, highest, score_down
 
 SCAN_LIMIT = 4096
 """Maximum number of candidates that are all scored at once, because bounds do not pay."""
@@ -153,16 +153,10 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
     bounds = bounds[rows]
-    if len(rows) > MANY and not _tight_bounds_pay(query.bounds, stored, rows, top.floor):
+    if len(rows) > min(MANY, len(stored) // 2) and not _tight_bounds_pay(query, stored, rows, top):
         return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     if len(rows) > FEW:
         bounds = query.bounds.tight(stored.quantized, rows)
-    if 2 * len(rows) > len(stored):  # the seeds were no good
-        best = highest(bounds, CHUNK)
-        top.add(rows[best], query.score(stored.vectors(rows[best])))
-        bounds[best] = -np.inf
-        if 2 * (bounds >= top.floor).sum() > len(stored):
-            return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     return score_down(top, rows, bounds, lambda chosen: query.score(stored.vectors(chosen)))
 
 
@@ -199,15 +193,20 @@ def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
     return top
 
 
-def _tight_bounds_pay(bounds: Bounds, stored: StoredVectors, rows: Rows, floor: float) -> bool:
+def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK) -> bool:
     """Returns True if tight bounds, and scores of the share that they leave of a sample, cost less than all scores."""
-    if bounds.by_products:
+    bounds, sample = query.bounds, rows[:: max(1, len(rows) // SAMPLE_SIZE)]
+    tight = bounds.tight(stored.quantized, sample)
+    if not bounds.by_products:
+        vectors, directions = bounds.groups[..., 0].size, len(bounds.span.directions.steps)
+        # Both sides count products of one vector with one candidate.
+        costs = INTEGER_COST * directions + float((tight >= top.floor).mean()) * vectors
+        return len(rows) * costs <= len(stored) * vectors
+    if 2 * len(rows) <= len(stored):
         return True
-    sample = rows[:: len(rows) // SAMPLE_SIZE]
-    share = float((bounds.tight(stored.quantized, sample) >= floor).mean())
-    vectors, directions = bounds.groups[..., 0].size, len(bounds.span.directions.steps)
-    # Both sides count products of one vector with one candidate.
-    return len(rows) * (INTEGER_COST * directions + share * vectors) <= len(stored) * vectors
+    # The seeds were no better than others: the best of the sample tells more of the floor that will be reached.
+    best = max(float(top.scores.max(initial=-np.inf)), float(query.score(stored.vectors(sample)).max()))
+    return 2 * float((tight >= best).mean()) < 1
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
