@@ -183,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--real", type=int, default=100_000, help="how many real sentences are read")
     parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--codes", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--queries", type=int, default=60)
     parser.add_argument("--rows", type=int, default=1500, help="pairs that each head learns from")
     parser.add_argument("--huge", type=int, default=0, help="candidates of an index on the disk, such as 10000000")
@@ -195,7 +196,7 @@ def main() -> None:
     asked = contexts(options.queries)
     random = np.random.default_rng(2)
     measured: list[dict[str, Any]] = []
-    for codes in (16, 64):
+    for codes in options.codes:
         ranker = trained(codes, options.runs, options.rows)
         queries = [Query(ranker.head, ranker.embed_contexts([context])) for context in asked]
         scale = float(ranker.embed_candidates(["any"]).vectors.norm())  # candidates are of this length
@@ -232,12 +233,14 @@ def plot(measured: list[dict[str, Any]], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for codes, style in ((16, "--"), (64, "-")):
         lines = [line for line in measured if line["codes"] == codes and line["kind"] == "trained"]
+        if not lines:
+            continue
         sizes = [line["candidates"] for line in lines]
+        flat = [min(v for n, v in line["milliseconds"].items() if n.startswith("flat")) for line in lines]
         for name, label in shown.items():
             axes.plot(
                 sizes, [line["milliseconds"][name] for line in lines], style, marker="o", label=f"{label}, {codes}"
             )
-    flat = [min(v for n, v in line["milliseconds"].items() if n.startswith("flat")) for line in lines]
     axes.plot(sizes, flat, "k:", marker="o", label="flat scan of a bi-encoder")
     axes.set(xscale="log", yscale="log", xlabel="candidates", ylabel="milliseconds of one core")
     axes.legend(fontsize=7)

@@ -109,7 +109,7 @@ def test_what_does_not_reach_the_floor_is_left_out(floor: float) -> None:
 def test_the_answer_is_the_same_by_every_way(
     kind: str, few: int, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"SCAN_LIMIT": scanned, "FEW": few, "SEEDS": 1, "CHUNK": 7, "BLOCK": 300}.items():
+    for name, value in {"SCAN_LIMIT": scanned, "FEW": few, "SEEDS": 1, "BLOCK": 300, "SCAN_BLOCK": 300}.items():
         monkeypatch.setattr(search, name, value)
     monkeypatch.setattr("twofold.index.top_k.CHUNK", 7)
     draw = np.random.default_rng(6)

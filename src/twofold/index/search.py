@@ -25,6 +25,8 @@ SCAN_LIMIT = 4096
 """Maximum number of candidates that are all scored at once, because bounds do not pay."""
 SCAN_PRODUCTS = 1 << 15
 """Maximum number of dot products that this may take."""
+SCAN_BLOCK = 2048
+"""Rows that are scored at a time, if all are: their products stay in the processor's cache."""
 SEEDS = 24
 """Number of the highest bounds that are scored first; the k-th best of these scores is the floor for all others."""
 FEW, MANY = 128, 8192
@@ -183,8 +185,8 @@ def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float 
 
 
 def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
-    for start in range(0, len(stored), BLOCK):
-        stop = min(start + BLOCK, len(stored))
+    for start in range(0, len(stored), SCAN_BLOCK):
+        stop = min(start + SCAN_BLOCK, len(stored))
         scores = query.score(stored.vectors(slice(start, stop)))
         rows = np.flatnonzero(scores >= max(top.floor, LOWEST)) + start
         if stored.excluded is not None:

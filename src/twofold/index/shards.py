@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,6 @@ class Shard:
         self.norms = self._whole("norms") if "norms" in self.names else None
         if self.places is None:
             self.quantized = QuantizedVectors(*map(self._whole, ("integers", "steps", "errors", "norms")))
-            self.projections = QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -94,6 +94,11 @@ class Shard:
     def _numbers(self) -> tuple[str, str]:
         """Names of the arrays of numbers and scales of the vectors; the 8-bit integers may be all there is."""
         return ("vectors", "scales") if "vectors" in self.names else ("integers", "steps")
+
+    @cached_property
+    def projections(self) -> QuantizedProjections:
+        """Projections, which only a fast search reads."""
+        return QuantizedProjections(self._whole("heads"), self._whole("head_steps"))
 
     def vectors(self, rows: Rows | slice) -> Floats:
         """Vectors of some rows, as float32: (vectors, width)."""

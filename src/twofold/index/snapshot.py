@@ -60,7 +60,8 @@ class MaskedShard:
     def _bounded(self, query: Query, k: int, floor: float) -> TopK:
         """Returns the best of candidates of one vector each."""
         shard = self.shard
-        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections, shard.documents)
+        projections = None if query.guess is None else shard.projections
+        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, projections, shard.documents)
         return (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
 
     def _passages(self, rows: Rows) -> dict[int, tuple[int, Span]]:
