@@ -208,7 +208,7 @@ def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK
         return True
     # The seeds were no better than others: the best of the sample tells more of the floor that will be reached.
     best = max(float(top.scores.max(initial=-np.inf)), float(query.score(stored.vectors(sample)).max()))
-    return 2 * float((tight >= best).mean()) < 1
+    return 3 * float((tight >= best).mean()) < 2
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
