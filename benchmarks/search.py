@@ -2,20 +2,17 @@
 
 The heads are trained here on the embedded default, whose weights stay as they are, so that one set of candidate vectors
 serves all heads. Vectors beyond the real sentences are real ones plus noise as large as the median distance between
-nearest neighbours, their length kept. Times are CPU times of one thread.
+nearest neighbours, their length kept. Times are CPU times of one thread: medians of rounds, which all programs take in
+turn, each with the same contexts one after another. `--huge 10000000` adds an index of so many candidates on the disk.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,77 +22,18 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before any of these is imported
 import faiss
 import numpy as np
 import torch
-from _common import ROOT, need, save
+from _common import ROOT, processor_flags, save
+from _search_data import contexts, enlarged, read, trained
+from _search_huge import measure
 
-import twofold
-from twofold.api import load_ranker
-from twofold.cli.stdlib_docs import pairs, standard_library_docs
-from twofold.data.files import read_rows
 from twofold.decoders import Vectors
-from twofold.index.catalog import Catalog
 from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
-from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
-from twofold.index.shards import SHARD_FOLDER, Shard
-from twofold.model.ranker import Ranker
+from twofold.index.search import Query, StoredVectors, approximate_top_k, exact_top_k, search
+from twofold.index.top_k import TopK
 
 K = 10
-TEXTS = {
-    "ubuntu_irc/train_pairs.jsonl.gz": "response",
-    "sgd/train_pairs.jsonl.gz": "response",
-    "personachat/train_pairs.jsonl.gz": "response",
-    "dailydialogpp/train_pairs.jsonl.gz": "response",
-    "multi30k/train.tsv.gz": "en",
-    "clinc150/train.tsv.gz": "text",
-    "banking77/train.tsv.gz": "text",
-}
-
-
-def sentences(limit: int) -> list[str]:
-    """Different real sentences: what the standard library says about itself, then the data sets in turn."""
-    texts = dict.fromkeys(str(pair["response"]) for pair in pairs(standard_library_docs()))
-    readers: list[Iterator[str]] = [_column(file, name) for file, name in TEXTS.items()]
-    for text in itertools.chain.from_iterable(itertools.zip_longest(*readers)):
-        if len(texts) >= limit:
-            break
-        if text and text.strip():
-            texts[text] = None
-    return list(texts)[:limit]
-
-
-def _column(file: str, name: str) -> Iterator[str]:
-    return (str(row.values[name]) for row in read_rows(str(need(*file.split("/")))))
-
-
-def trained(codes: int, runs: Path, rows: int) -> Ranker:
-    """A poly-encoder on the embedded default; only its head learns."""
-    folder = runs / f"search_poly{codes}"
-    changes = [
-        f"data.rows={rows}",
-        "train.min_steps=null",
-        f"decoder.codes={codes}",
-        "train.learning_rate_multipliers={encoder: 0, decoders.main.codes: 10}",
-    ]
-    command = [sys.executable, "-m", "twofold", "train", "rank_poly", *changes, "--out", str(folder), "--resume"]
-    subprocess.run(command, check=True, cwd=ROOT)
-    return load_ranker(folder)
-
-
-def enlarged(vectors: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Real vectors, then real ones with noise."""
-    if count <= len(vectors):
-        return vectors[:count]
-    random = np.random.default_rng(1)
-    sample = vectors[random.choice(len(vectors), 1000, replace=False)]
-    nearest = [np.sort(np.linalg.norm(vectors - vector, axis=1))[1] for vector in sample[:200]]
-    size = float(np.median(nearest)) / np.sqrt(vectors.shape[1])
-    result = np.empty((count, vectors.shape[1]), np.float32)
-    result[: len(vectors)] = vectors
-    for start in range(len(vectors), count, len(vectors)):
-        some = vectors[: count - start]
-        noisy = some + size * random.standard_normal(some.shape, dtype=np.float32)
-        lengths = np.linalg.norm(some, axis=1, keepdims=True) / np.linalg.norm(noisy, axis=1, keepdims=True)
-        result[start : start + len(some)] = noisy * lengths
-    return result
+ROUND, TOGETHER = 10, 32
+"""Contexts that a program reads one after another before the next has its turn, and that are searched at once."""
 
 
 def quantized_of(vectors: np.ndarray[Any, Any]) -> QuantizedVectors:
@@ -113,10 +51,14 @@ class Candidates:
         self.vectors, self.torch = vectors, torch.from_numpy(vectors)
         self.directions = principal_directions(vectors[:: max(1, len(vectors) // 8192)])
         self.stored = StoredVectors(
-            quantized_of(vectors), vectors.__getitem__, projections=QuantizedProjections.of(vectors, self.directions)
+            quantized_of(vectors), self.rows, projections=QuantizedProjections.of(vectors, self.directions)
         )
         self.faiss = faiss.IndexFlatIP(vectors.shape[1])
         self.faiss.add(vectors)
+
+    def rows(self, rows: Any) -> Any:
+        """Reads vectors as a shard does."""
+        return self.vectors[rows] if isinstance(rows, slice) else self.vectors.take(rows, 0)
 
     def exact(self, query: Query) -> TopK:
         """All that comes after the model has read the context."""
@@ -150,48 +92,77 @@ class Candidates:
         return torch.topk(torch.cat(parts), K)
 
 
-def milliseconds(run: Callable[[], Any]) -> float:
+class Place:
+    """Candidates as one place of a search."""
+
+    def __init__(self, stored: StoredVectors) -> None:
+        self.stored = stored
+
+    def top_k(self, query: Query, k: int, floor: float) -> TopK:
+        return exact_top_k(query, self.stored, k, floor)
+
+
+def milliseconds(run: Callable[[Any], Any], queries: Sequence[Any]) -> float:
+    """CPU milliseconds for each query, one after another."""
     start = time.thread_time()
-    run()
-    return (time.thread_time() - start) * 1000
+    for query in queries:
+        run(query)
+    return (time.thread_time() - start) * 1000 / len(queries)
+
+
+def fresh(queries: Sequence[Query]) -> list[Query]:
+    """Queries as they come from the model, of which nothing is computed yet."""
+    return [Query(query.head, query.contexts) for query in queries]
 
 
 def compare(candidates: Candidates, queries: list[Query], slow: int) -> dict[str, Any]:
-    """Medians over the queries, all programs in turn on each; the slow ones on the first few only."""
+    """Medians over the rounds; the slow programs read only the first few contexts of each."""
     times: dict[str, list[float]] = {}
-    recalls: list[float] = []
-    wrong = 0
-    for number, query in enumerate(queries):
-        codes = query.contexts.vectors[0].numpy()
-        mean = codes.mean(0)
-        programs: dict[str, Callable[[], Any]] = {
-            "exact": partial(candidates.exact, query),
-            "fast": partial(candidates.fast, query),
-            "flat_numpy": partial(candidates.flat_numpy, mean),
-            "flat_torch": partial(candidates.flat_torch, mean),
-            "flat_faiss": partial(candidates.flat_faiss, mean[None]),
+    place = Place(candidates.stored)
+    check = [_checked(candidates, query) for query in queries[:slow]]
+    rounds = [queries[start : start + ROUND] for start in range(0, len(queries), ROUND)]
+    few = max(1, slow // len(rounds))
+    for some in rounds:
+        codes = [query.contexts.vectors[0].numpy() for query in some]
+        means = [part.mean(0) for part in codes]
+        programs: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]] = {
+            "exact": (candidates.exact, some),
+            "fast": (candidates.fast, some),
+            "flat_numpy": (candidates.flat_numpy, means),
+            "flat_torch": (candidates.flat_torch, means),
+            "flat_faiss": (candidates.flat_faiss, [mean[None] for mean in means]),
+            "tuned_flat_searches": (partial(candidates.flat_faiss, threshold=20), codes[:few]),
+            "product_and_softmax": (candidates.product, some[:few]),
+            "public_form": (candidates.public, some[:few]),
         }
-        if number < slow:
-            programs["tuned_flat_searches"] = partial(candidates.flat_faiss, codes, 20)
-            programs["product_and_softmax"] = partial(candidates.product, query)
-            programs["public_form"] = partial(candidates.public, query)
-            hits, want = candidates.exact(query), candidates.product(query)
-            recalls.append(float(np.isin(want.indices.numpy(), candidates.fast(query).keys).mean()))
-            best = np.sort(hits.scores)[::-1][:K]
-            wrong += not np.allclose(best, want.values.numpy(), rtol=1e-5, atol=1e-5)
-        for name, run in programs.items():
-            times.setdefault(name, []).append(milliseconds(run))
+        for name, (run, given) in programs.items():
+            times.setdefault(name, []).append(milliseconds(run, given))
+    together = queries[:TOGETHER]
+    for _ in range(3):
+        times.setdefault("exact_alone", []).append(milliseconds(candidates.exact, together))
+        start = time.thread_time()
+        search([place], fresh(together), K)
+        times.setdefault("exact_together", []).append((time.thread_time() - start) * 1000 / len(together))
     medians = {name: statistics.median(values) for name, values in times.items()}
     flat = min(medians[name] for name in medians if name.startswith("flat"))
-    ratios = {name: round(value / flat, 3) for name, value in medians.items()}
-    cosines = np.mean([_collinear(query) for query in queries])
+    scan = min(medians[name] for name in ("tuned_flat_searches", "product_and_softmax"))
     return {
-        "fast_recall": round(statistics.mean(recalls), 4),
-        "milliseconds": medians,
-        "ratio_to_best_flat": ratios,
-        "wrong": wrong,
-        "mean_cosine": round(float(cosines), 3),
+        "fast_recall": round(statistics.mean(recall for recall, _ in check), 4),
+        "milliseconds": {name: round(value, 4) for name, value in medians.items()},
+        "ratio_to_best_flat": {name: round(value / flat, 3) for name, value in medians.items()},
+        "ratio_to_best_scan_by_products": round(medians["exact"] / scan, 3),
+        "ratio_of_32_together_to_alone": round(medians["exact_together"] / medians["exact_alone"], 3),
+        "wrong": sum(wrong for _, wrong in check),
+        "mean_cosine": round(float(np.mean([_collinear(query) for query in queries])), 3),
     }
+
+
+def _checked(candidates: Candidates, query: Query) -> tuple[float, bool]:
+    """Recall of the fast search, and True if the exact one is wrong."""
+    hits, want = candidates.exact(query), candidates.product(query)
+    recall = float(np.isin(want.indices.numpy(), candidates.fast(query).keys).mean())
+    best = np.sort(hits.scores)[::-1][:K]
+    return recall, not np.allclose(best, want.values.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def _collinear(query: Query) -> float:
@@ -211,9 +182,12 @@ def dispersed(query: Query, random: np.random.Generator) -> Query:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--real", type=int, default=100_000, help="how many real sentences are read")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--codes", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--queries", type=int, default=60)
     parser.add_argument("--rows", type=int, default=1500, help="pairs that each head learns from")
+    parser.add_argument("--huge", type=int, default=0, help="candidates of an index on the disk, such as 10000000")
+    parser.add_argument("--stored", choices=["int8", "float16"], default="int8", help="numbers of that index")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="the folder of heads and index")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -222,7 +196,7 @@ def main() -> None:
     asked = contexts(options.queries)
     random = np.random.default_rng(2)
     measured: list[dict[str, Any]] = []
-    for codes in (16, 64):
+    for codes in options.codes:
         ranker = trained(codes, options.runs, options.rows)
         queries = [Query(ranker.head, ranker.embed_contexts([context])) for context in asked]
         scale = float(ranker.embed_candidates(["any"]).vectors.norm())  # candidates are of this length
@@ -231,36 +205,21 @@ def main() -> None:
             slow = 20 if size <= 100_000 else 5
             for kind, some in (
                 ("trained", queries),
-                ("dispersed", [dispersed(query, random) for query in queries[:slow]]),
+                ("dispersed", [dispersed(query, random) for query in queries[:TOGETHER]]),
             ):
                 line = {"codes": codes, "kind": kind, "candidates": size, "real": min(1.0, len(real) / size)}
                 line |= compare(candidates, some, slow)
                 print(line, flush=True)
                 measured.append(line)
             del candidates
-    plot(measured, ROOT / "docs" / "search.svg")
-    save("search", {"k": K, "queries": len(asked), **about, "measured": measured})
-
-
-def read(folder: Path, count: int) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """The vectors of real sentences, read into an index, and what that took; one that is there already is taken."""
-    notes = folder.with_suffix(".json")
-    if not notes.exists():
-        start = time.process_time()
-        twofold.build_index(folder, "default", sentences(count), show=True).close()
-        notes.write_text(json.dumps({"build_sentences_per_cpu_second": count / (time.process_time() - start)}))
-    info = twofold.open_index(folder).info()
-    per_million = {name: round(size / info["candidates"]) for name, size in info["bytes"].items()}  # bytes → megabytes
-    shards = [Shard(folder / SHARD_FOLDER, record) for record in Catalog(folder).shards()]
-    vectors = np.concatenate([shard.vectors(np.arange(len(shard))) for shard in shards])
-    return vectors, {**json.loads(notes.read_text()), "real": len(vectors), "disk_megabytes_per_million": per_million}
-
-
-def contexts(count: int) -> list[list[str]]:
-    """Real contexts, from two data sets in turn."""
-    rows = [read_rows(str(need(name, "dev.jsonl.gz"))) for name in ("ubuntu_irc", "sgd")]
-    some = itertools.islice(itertools.chain.from_iterable(zip(*rows, strict=False)), count)
-    return [list(row.values["context"]) for row in some]
+    if measured:
+        plot(measured, ROOT / "docs" / "search.svg")
+        about |= {"measured": measured}
+    if options.huge:
+        folder = options.runs / "search_huge"
+        about["huge"] = measure(folder, real * np.float32(scale), options.huge, options.stored, queries, 3)
+        print(about["huge"], flush=True)
+    save("search", {"k": K, "queries": len(asked), "processor": processor_flags(), **about})
 
 
 def plot(measured: list[dict[str, Any]], path: Path) -> None:
@@ -274,12 +233,14 @@ def plot(measured: list[dict[str, Any]], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for codes, style in ((16, "--"), (64, "-")):
         lines = [line for line in measured if line["codes"] == codes and line["kind"] == "trained"]
+        if not lines:
+            continue
         sizes = [line["candidates"] for line in lines]
+        flat = [min(v for n, v in line["milliseconds"].items() if n.startswith("flat")) for line in lines]
         for name, label in shown.items():
             axes.plot(
                 sizes, [line["milliseconds"][name] for line in lines], style, marker="o", label=f"{label}, {codes}"
             )
-    flat = [min(v for n, v in line["milliseconds"].items() if n.startswith("flat")) for line in lines]
     axes.plot(sizes, flat, "k:", marker="o", label="flat scan of a bi-encoder")
     axes.set(xscale="log", yscale="log", xlabel="candidates", ylabel="milliseconds of one core")
     axes.legend(fontsize=7)

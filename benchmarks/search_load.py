@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from _common import ROOT, save
-from search import contexts, sentences
+from _search_data import contexts, sentences
 
 import twofold
 

@@ -174,8 +174,8 @@ def test_the_command_line_searches_a_read_only_index(whole: Path, tmp_path: Path
 
 def test_without_a_folder_for_its_cache_numba_compiles_all_the_same(tmp_path: Path) -> None:
     package = Path(twofold.__file__).parent
-    program = "from twofold.index import bounds; import numpy as np; out = np.zeros(1, np.int32); "
-    program += "bounds.dot_products(np.ones((1, 8), np.int8), np.ones(8, np.int16), out); print(out[0])"
+    program = "from twofold.index import kernels; import numpy as np; out = np.zeros(1, np.int32); "
+    program += "kernels.dot_products(np.ones((1, 8), np.int8), np.ones(8, np.int16), out); print(out[0])"
 
     def work() -> Any:
         read_only(package)

@@ -20,7 +20,8 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import RankingDecoder, Vectors, bi, poly
 from twofold.index import shards
 from twofold.index.quantized import QuantizedVectors
-from twofold.index.search import Query, StoredVectors, TopK, exact_top_k
+from twofold.index.search import Query, StoredVectors, exact_top_k
+from twofold.index.top_k import TopK
 from twofold.model import Ranker
 from twofold.results import Hit
 from twofold.types import HiddenSpec, Vocabulary

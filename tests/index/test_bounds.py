@@ -14,6 +14,12 @@ from twofold.index.quantized import QuantizedVectors
 Floats = NDArray[np.float64]
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["by products", "by span"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tight bounds come from products with all vectors (torch multiplies no width of 1), or from some directions."""
+    monkeypatch.setattr(bounds, "integers_pay", lambda width: request.param and width > 1)
+
+
 def largest(groups: NDArray[np.float32], candidates: NDArray[np.float32]) -> Floats:
     """The sum, over groups, of the largest dot product with a vector of the group."""
     wide = candidates.astype(np.float64)
@@ -135,7 +141,7 @@ def test_bounds_of_collinear_vectors_leave_few_candidates() -> None:
 
 
 def test_bounds_of_some_rows_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "BLOCK", 64)
+    monkeypatch.setattr(bounds, "PRODUCT_BLOCK", 64)
     draw = np.random.default_rng(7)
     bound = Bounds(draw.normal(size=(2, 8, 32)).astype(np.float32))
     quantized = QuantizedVectors.of(draw.normal(size=(500, 32)).astype(np.float32))

@@ -91,7 +91,8 @@ def changed(index: Index, content: Content, draw: random.Random) -> None:
 
 @pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize(
-    ("kind", "stored"), [("poly", "float32"), ("poly", "float16"), ("late", "float16"), ("late", "int8")]
+    ("kind", "stored"),
+    [("poly", "float32"), ("poly", "float16"), ("poly", "int8"), ("late", "float16"), ("late", "int8")],
 )
 def test_after_changes_at_random_an_index_equals_one_built_anew(
     tmp_path: Path, tokenizer: TextTokenizer, kind: str, stored: str

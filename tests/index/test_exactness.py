@@ -26,17 +26,19 @@ from tests.index.common import (
 )
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.index import Index, search
+from twofold.index import Index, bounds, search
 from twofold.index.quantized import QuantizedVectors
 from twofold.index.search import Query, StoredVectors, exact_top_k
 
 ROWS, WIDTH, NUMBER = 5000, 64, 16
 
 
-@pytest.fixture(autouse=True)
-def always_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few candidates go the way of many."""
+@pytest.fixture(autouse=True, params=[True, False], ids=["by products", "by span"])
+def always_bounded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few candidates go the way of many, on processors that multiply integers fast and on others."""
     monkeypatch.setattr(search, "SCAN_LIMIT", 0)
+    for module in (search, bounds):
+        monkeypatch.setattr(module, "integers_pay", lambda width: request.param and width > 1)
 
 
 @pytest.mark.parametrize("lengths", ["clusters", "duplicates", "lengths"])
@@ -85,7 +87,7 @@ def test_no_row_that_counts_is_no_answer() -> None:
     vectors = candidates_of("clusters", draw, 300, WIDTH)
     query = Query(head_of("plain", WIDTH), context_of("collinear", draw, NUMBER, WIDTH))
     assert len(best_of(query, vectors, 10, np.ones(300, bool)).keys) == 0
-    assert len(search.search([], query, 10).keys) == 0
+    assert len(search.search([], [query], 10)[0].keys) == 0
 
 
 @pytest.mark.parametrize("floor", [-np.inf, -1.0, 5.0, 1e9])
@@ -107,8 +109,9 @@ def test_what_does_not_reach_the_floor_is_left_out(floor: float) -> None:
 def test_the_answer_is_the_same_by_every_way(
     kind: str, few: int, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"SCAN_LIMIT": scanned, "FEW": few, "SEEDS": 1, "CHUNK": 7, "BLOCK": 300}.items():
+    for name, value in {"SCAN_LIMIT": scanned, "FEW": few, "SEEDS": 1, "BLOCK": 300, "SCAN_BLOCK": 300}.items():
         monkeypatch.setattr(search, name, value)
+    monkeypatch.setattr("twofold.index.top_k.CHUNK", 7)
     draw = np.random.default_rng(6)
     head = head_of(kind, WIDTH)
     vectors = candidates_of("clusters", draw, 1000, WIDTH)
@@ -121,14 +124,14 @@ def test_blocks_that_several_threads_bound_are_put_together(monkeypatch: pytest.
     monkeypatch.setattr(search, "BLOCK", 512)
     draw = np.random.default_rng(7)
     quantized = QuantizedVectors.of(candidates_of("clusters", draw, ROWS, WIDTH))
-    bounds = Query(head_of("plain", WIDTH), context_of("collinear", draw, NUMBER, WIDTH)).bounds
+    bound = Query(head_of("plain", WIDTH), context_of("collinear", draw, NUMBER, WIDTH)).bounds
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        together = search.loose_bounds(bounds, quantized)
+        together = search.loose_bounds(bound, quantized)
     finally:
         torch.set_num_threads(threads)
-    np.testing.assert_array_equal(together, bounds.loose(quantized, 0, ROWS))
+    np.testing.assert_array_equal(together, bound.loose(quantized, 0, ROWS))
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -88,8 +88,6 @@ def test_models_that_will_not_do_are_named(built: Path, models: Path, tmp_path: 
     assert "does not rank" in refusal("index", "build", new, "--model", models / "text", "--texts", rows)
     assert refusal("index", "build", new, "--model", models / "no", "--texts", rows).startswith(f"{models / 'no'}: ")
     assert not new.exists()
-    said = refusal("index", "build", new, "--model", models / "bi", "--texts", rows, "--stored", "int8")
-    assert said.startswith("stored: int8 is for models that keep several vectors of a candidate")
     for other in ("bi", "cross", "heads", "late"):
         assert "built with another model" in refusal("search", built, "one", "--model", models / other)
         assert "built with another model" in refusal("index", "add", built, "--texts", rows, "--model", models / other)

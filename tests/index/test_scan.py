@@ -18,12 +18,12 @@ from tests.index.common import TEXTS, Floats, check_best, check_hits, ranker_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
-from twofold.index import Index, scan, writer
+from twofold.index import Index, products, scan, writer
+from twofold.index.new_rows import NewRows
 from twofold.index.places import Places
 from twofold.index.quantized import widened
 from twofold.index.scan import SeveralVectors
 from twofold.index.search import Query
-from twofold.index.shards import NewRows
 from twofold.model import Ranker
 from twofold.model.candidates import cascade
 
@@ -148,11 +148,11 @@ def test_no_score_is_above_its_bound(size: int, length: float) -> None:
 
 
 def test_integers_bound_nothing_where_their_products_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = scan.integer_products
-    monkeypatch.setattr(scan, "PAYS", 0.0)
-    assert scan.integers_pay.__wrapped__(96)
-    monkeypatch.setattr(scan, "integer_products", lambda first, second: real(first, second) + 1)
-    assert not scan.integers_pay.__wrapped__(96)
+    real = products.integer_products
+    monkeypatch.setattr(products, "PAYS", 0.0)
+    assert products.integers_pay.__wrapped__(96)
+    monkeypatch.setattr(products, "integer_products", lambda first, second: real(first, second) + 1)
+    assert not products.integers_pay.__wrapped__(96)
 
 
 def test_a_group_of_several_vectors_counts_its_largest_product() -> None:

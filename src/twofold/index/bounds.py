@@ -3,29 +3,54 @@
 A score is at most the sum, over groups of vectors v_1..v_m, of the largest c·v_i (`RankingDecoder.ceiling`). Stored is
 c = step·q + r with q of 8-bit integers and ‖r‖ known, so dot products of integers and Cauchy–Schwarz bound each c·v_i:
 
-    loose: one direction u        c·v ≤ (v·u)(c·u) + ‖v − (v·u)u‖·√(‖c‖² − (c·u)²)     good where vectors lie close
-    tight: several directions     the same with their span in the place of u           for what is left
+    loose: one direction u   c·v ≤ (v·u)(c·u) + ‖v − (v·u)u‖·√(‖c‖² − (c·u)²)   good where vectors lie close
+    tight: all vectors       from 8-bit integers of v too, where the processor multiplies matrices of these fast
+           or directions     elsewhere the same as loose with their span in the place of u
 
-Rounding is inside the bounds: of the candidate (‖r‖), of the directions, and of float32 arithmetic (`margin`).
+u lies in the middle of the narrowest cone around v_1..v_m. Rounding is inside the bounds: of the candidate (‖r‖), of
+the directions, and of float32 arithmetic (`margin`).
 """
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numba import njit
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from twofold.index.quantized import TINY, Floats, QuantizedDirections, QuantizedVectors, Rows, round_down, round_up
+from twofold.index.kernels import (
+    add_largest_products,
+    center_weights,
+    dot_products,
+    dot_products_of_rows,
+    fill_upper_bounds,
+    measure_ball,
+)
+from twofold.index.products import integer_products, integers_pay
+from twofold.index.quantized import (
+    HALF,
+    TINY,
+    Floats,
+    QuantizedDirections,
+    QuantizedVectors,
+    Rows,
+    round_down,
+    round_up,
+)
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 BLOCK = 16_384
 """Rows that are bounded at a time: their intermediate results stay in the processor's cache."""
+PRODUCT_BLOCK, SHARED_BLOCK = 2048, 8192
+"""Rows that are multiplied at a time with many vectors, and with the directions of several contexts."""
+CONE_STEPS = 64
+"""Number of steps in which the direction is found that lies in the middle of a group of vectors."""
+FEW_VECTORS = 8
+"""Number of vectors up to which directions are as good as the vectors."""
 MOST_DIRECTIONS, OUTSIDE = 32, 0.4
 """Maximum number of directions of a span, and the share of the vectors outside the mean at which it gets no more."""
 SAFE = np.float32(1e-6)
@@ -37,51 +62,100 @@ class Bounds:
 
     def __init__(self, groups: Floats) -> None:
         """groups (groups, vectors, width): a score is at most the sum of each group's largest dot product."""
-        self.vectors = groups.astype(np.float64)
-        lengths = np.sqrt(np.einsum("gvw,gvw->gv", self.vectors, self.vectors))
-        longest = lengths.max(1)
-        self.longest = float(longest.sum())
+        self.groups = groups
+        count, vectors, width = groups.shape
+        centers, balls = np.empty((count, width)), np.empty((count, 4))
+        for group, center, ball in zip(groups, centers, balls, strict=True):
+            unit = group / np.float32(max(np.abs(group).max(), TINY))  # squares stay finite
+            weights = center_weights(unit @ unit.T, CONE_STEPS)
+            ball[:] = measure_ball(group, weights, center)
+        self.longest = float(balls[:, 3].sum())
         # What float32 can lose in a dot product of this width, in the softmax over the vectors, and here.
-        self.margin = np.float32((groups.shape[2] + groups.shape[1] + 64) * 2.0**-23 * self.longest)
-        centers = self.vectors.sum(1)
-        sizes = np.sqrt(np.einsum("gw,gw->g", centers, centers))
-        canceled = sizes <= 1e-6 * longest  # any direction will do
-        centers[canceled], sizes[canceled] = self.vectors[canceled, 0], lengths[canceled, 0]
-        centers /= np.maximum(sizes, TINY)[:, None]
-        along = np.einsum("gvw,gw->gv", self.vectors, centers)
-        across = self.vectors - along[..., None] * centers[:, None]
-        distances = np.sqrt(np.einsum("gvw,gvw->gv", across, across))
+        self.margin = np.float32((width + vectors + 64) * 2.0**-23 * self.longest)
         self.centers = QuantizedDirections.of(centers)
-        self.balls = np.stack([round_down(along.min(1)), round_up(along.max(1)), round_up(distances.max(1))], 1)
+        self.balls = round_up(balls)
+        self.balls[:, 0] = round_down(balls[:, 0])
 
     def loose(self, candidates: QuantizedVectors, start: int, stop: int) -> Floats:
         """Computes the bounds of a block of rows from one direction for each group."""
-        integers, steps = candidates.integers[start:stop], candidates.steps[start:stop]
-        errors, norms = candidates.errors[start:stop], candidates.norms[start:stop]
-        bounds = self.margin * norms
-        dots = np.empty(stop - start, np.int32)
-        centers = self.centers
-        for center, step, error, ball in zip(centers.integers, centers.steps, centers.errors, self.balls, strict=True):
-            dot_products(integers, center, dots)
-            add_upper_bounds(dots, steps, errors, norms, step, error, ball, bounds)
+        block, dots = slice(start, stop), np.empty((len(self.centers.integers), stop - start), np.int32)
+        for center, result in zip(self.centers.integers, dots, strict=True):
+            dot_products(candidates.integers[block], center, result)
+        bounds = np.empty(stop - start, np.float32)
+        rows = candidates.steps[block], candidates.errors[block], candidates.norms[block]
+        fill_upper_bounds(dots, rows, self.parameters, 0, bounds[None])
         return bounds
+
+    @cached_property
+    def parameters(self) -> tuple[NDArray[Any], ...]:
+        """Parameters of the balls of this context."""
+        return parameters_of([self])
 
     def tight(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
-        """Computes the bounds of some rows from several directions."""
-        span, bounds = self.span, np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
-            errors, norms = candidates.errors[block], candidates.norms[block]
-            projections = span.project(candidates, block)
-            bound = (self.margin + span.rounding) * norms + np.float32(self.longest) * errors
-            for coordinates in span.coordinates:
-                bound += (coordinates @ projections).max(0)
-            bounds[start : start + BLOCK] = bound
+        """Computes the bounds of some rows from all vectors, or from directions that nearly hold these."""
+        bounds, block_bounds = np.empty(len(rows), np.float32), self._by_products if self.by_products else self._by_span
+        for start in range(0, len(rows), PRODUCT_BLOCK):
+            block = rows[start : start + PRODUCT_BLOCK]
+            bounds[start : start + PRODUCT_BLOCK] = block_bounds(candidates, block)
         return bounds
 
-    @functools.cached_property
+    @cached_property
+    def by_products(self) -> bool:
+        """True if tight bounds come from products of 8-bit integers with all vectors."""
+        groups, vectors, width = self.groups.shape
+        return groups * vectors > FEW_VECTORS and integers_pay(width)
+
+    def _by_span(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
+        span, errors, norms = self.span, candidates.errors[rows], candidates.norms[rows]
+        projections = span.project(candidates, rows)
+        bounds: Floats = (self.margin + span.rounding) * norms + np.float32(self.longest) * errors
+        for coordinates in span.coordinates:
+            bounds += (coordinates @ projections).max(0)
+        return bounds
+
+    def _by_products(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
+        """v = step·p + f, so c·v ≤ step_c·step·q·p + ‖r‖·‖v‖ + (‖c‖ + ‖r‖)·‖f‖."""
+        integers, steps, lost = self.rounded
+        errors, norms = candidates.errors[rows], candidates.norms[rows]
+        dots = integer_products(integers, torch.from_numpy(candidates.integers.take(rows, 0)).T).numpy()
+        bounds: Floats = (self.margin + lost) * norms + (np.float32(self.longest) + lost) * errors
+        add_largest_products(dots.reshape(*steps.shape, len(rows)), steps, candidates.steps[rows], bounds)
+        return bounds
+
+    @cached_property
+    def rounded(self) -> tuple[Tensor, Floats, np.float32]:
+        """Vectors as 8-bit integers, (vectors of all groups, width), their steps, and what that loses at most."""
+        groups, vectors, width = self.groups.shape
+        quantized = QuantizedVectors.of(self.groups.reshape(-1, width))
+        steps, errors = (values.reshape(groups, vectors) for values in (quantized.steps, quantized.errors))
+        return torch.from_numpy(quantized.integers), steps, np.float32(errors.max(1).sum())
+
+    @cached_property
     def span(self) -> Span:
-        return Span.of(self.vectors)
+        return Span.of(self.groups.astype(np.float64))
+
+
+def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors) -> Floats:
+    """Computes the loose bounds of several contexts, the same as each alone, while every row is read once."""
+    halves = zip(*(bounds.centers.halves() for bounds in queries), strict=True)
+    directions = torch.from_numpy(np.concatenate([part for half in halves for part in half]))
+    bounds, parameters = np.empty((len(queries), len(candidates)), np.float32), parameters_of(queries)
+    for start in range(0, len(candidates), SHARED_BLOCK):
+        block = slice(start, start + SHARED_BLOCK)
+        dots = integer_products(directions, torch.from_numpy(candidates.integers[block]).T).numpy()
+        high, low = np.split(dots, 2)
+        high *= HALF
+        high += low
+        rows = candidates.steps[block], candidates.errors[block], candidates.norms[block]
+        fill_upper_bounds(high, rows, parameters, start, bounds)
+    return bounds
+
+
+def parameters_of(queries: Sequence[Bounds]) -> tuple[NDArray[Any], ...]:
+    """Parameters of the balls of several contexts, as `fill_upper_bounds` reads them."""
+    owners = np.repeat(np.arange(len(queries)), [len(bounds.balls) for bounds in queries])
+    centers = np.concatenate([[part.centers.steps, part.centers.errors] for part in queries], 1)
+    return owners, centers, np.concatenate([part.balls for part in queries]), np.array([b.margin for b in queries])
 
 
 @dataclass(frozen=True)
@@ -146,72 +220,3 @@ def _spanning(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     if not pivots:
         return np.eye(1, rows.shape[1])
     return np.linalg.solve(coordinates[pivots, : len(pivots)], rows[pivots]).astype(np.float64)
-
-
-# --- loops over all candidates, compiled by numba ---
-
-
-def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
-    """Compiles on first use, and caches the result for the next process if numba finds a folder to write to."""
-
-    def compile_(function: Kernel) -> Kernel:
-        uncached: Any = njit(nogil=True, **options)(function)
-        try:
-            cached: Any = njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # no folder can be written to
-            return cast(Kernel, uncached)
-
-        @functools.wraps(function)
-        def kernel(*arguments: Any) -> Any:
-            try:
-                return cached(*arguments)
-            except OSError:  # the folder is full, or cannot be written to any more
-                return uncached(*arguments)
-
-        return cast(Kernel, kernel)
-
-    return compile_
-
-
-@compiled()
-def dot_products(candidates: NDArray[Any], direction: NDArray[Any], out: NDArray[Any]) -> None:
-    """Computes dot products: candidates (rows, width) int8, direction (width,) int16, out (rows,) int32."""
-    for row in range(len(candidates)):
-        total = np.int32(0)
-        for place in range(candidates.shape[1]):
-            total += np.int32(candidates[row, place]) * np.int32(direction[place])
-        out[row] = total
-
-
-@compiled()
-def dot_products_of_rows(candidates: NDArray[Any], rows: Rows, directions: NDArray[Any], out: NDArray[Any]) -> None:
-    """Computes dot products of some rows: directions (directions, width), out (directions, rows)."""
-    for number in range(len(rows)):
-        row = rows[number]
-        for direction in range(len(directions)):
-            total = np.int32(0)
-            for place in range(candidates.shape[1]):
-                total += np.int32(candidates[row, place]) * np.int32(directions[direction, place])
-            out[direction, number] = total
-
-
-# Sums may be taken in another order: what that changes is inside the bounds' margin.
-@compiled(fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
-def add_upper_bounds(
-    dots: NDArray[Any], steps: Any, errors: Any, norms: Any, center_step: Any, center_error: Any, ball: Any, bounds: Any
-) -> None:
-    """Adds to `bounds` the largest dot product that any vector of a ball can have.
-
-    dots: of integers, with the direction of the ball's center. ball: the least and the largest share of the vectors
-    along the direction, and their largest distance from it.
-    """
-    least, most, distance = ball[0], ball[1], ball[2]
-    for row in range(len(dots)):
-        norm = norms[row]
-        along = np.float32(dots[row]) * (steps[row] * center_step)
-        # Without the millionth, the squares below could cancel out in float32.
-        slack = errors[row] + norm * (center_error + np.float32(1e-6))
-        low, high = along - slack, along + slack
-        near = max(abs(along) - slack, np.float32(0.0))
-        share = max(max(least * low, least * high), max(most * low, most * high))
-        bounds[row] += share + distance * math.sqrt(max(norm * norm - near * near, np.float32(0.0)))

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from twofold.data.candidates import Text, Texts, at_hand
 from twofold.data.passages import Sizes, Split
 from twofold.data.top_k import as_k
@@ -19,9 +21,10 @@ from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
 from twofold.index.quantized import Rows
-from twofold.index.search import Query, ranked_hits, search
+from twofold.index.search import Query, search
 from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
 from twofold.index.snapshot import SnapshotCache, copy_index
+from twofold.index.top_k import ranked_hits
 from twofold.index.writer import Writer, build_index
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
@@ -33,6 +36,8 @@ Load = Callable[[Folder, Mapping[str, str]], Ranker]
 """Function that loads a ranker by name; it is also given the runtime and precision of the index."""
 Ids = Iterable[Any]
 Mode = Literal["exact", "fast"]
+AT_A_TIME = 32
+"""Number of contexts that read the index together, which bounds the memory."""
 ENGINES = {False: "exact search by 8-bit bounds", True: "exact search by a scan"}
 """Names of the searches, by whether several vectors are kept of a candidate."""
 
@@ -114,7 +119,7 @@ class Index:
     def search_many(
         self, contexts: Sequence[Text], k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
     ) -> list[Hits]:
-        """Searches for several contexts, which are encoded together."""
+        """Searches for several contexts, which are encoded together, and read the index together."""
         k = as_k(k)
         if mode not in ("exact", "fast"):
             raise TwofoldError(f"mode: there is no {mode!r}; give exact or fast")
@@ -122,18 +127,16 @@ class Index:
         checked = [model.check_context(context) for context in as_list(contexts, "contexts")]
         start = time.perf_counter()
         embeddings = model.embed_contexts(checked)
-        shared = (time.perf_counter() - start) / len(checked)
-        results = []
-        for row in range(len(checked)):
-            start = time.perf_counter()
-            hits, proven = self._search(embeddings[row : row + 1], k, where, excluded, mode == "fast")
-            results.append(Hits(hits, proven, (time.perf_counter() - start + shared) * 1000))
-        return results
+        found: list[tuple[list[Hit], bool]] = []
+        for first in range(0, len(checked), AT_A_TIME):
+            found += self._search(embeddings[first : first + AT_A_TIME], k, where, excluded, mode == "fast")
+        each = (time.perf_counter() - start) * 1000 / len(checked)
+        return [Hits(hits, proven, each) for hits, proven in found]
 
     def _search(
-        self, context: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool
-    ) -> tuple[list[Hit], bool]:
-        """Returns the hits, and True if they are proven."""
+        self, contexts: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool
+    ) -> list[tuple[list[Hit], bool]]:
+        """Returns the hits of each context, and True if they are proven; all belong to one moment."""
         failed = -1
         while True:
             with self._catalog.read_transaction():
@@ -146,11 +149,11 @@ class Index:
                         raise
                     failed = version
                     continue
-                query = Query(self.model.head, context, snapshot.directions if fast else None)
-                shards = self._snapshots.filtered(snapshot, self._catalog, where, exclude)
-                top = search(shards, query, k)
-                entries = self._catalog.entries_by_key(top.keys.tolist())
-                return ranked_hits(top, entries, k), top.proven
+                directions, head = snapshot.directions if fast else None, self.model.head
+                queries = [Query(head, contexts[row : row + 1], directions) for row in range(len(contexts))]
+                tops = search(self._snapshots.filtered(snapshot, self._catalog, where, exclude), queries, k)
+                entries = self._catalog.entries_by_key(np.unique(np.concatenate([top.keys for top in tops])).tolist())
+                return [(ranked_hits(top, entries, k), top.proven) for top in tops]
 
     # --- the index as a whole ---
 

@@ -9,11 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from twofold.index.kernels import quantize
+
 Integers = NDArray[Any]
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 LARGEST = 127
 """Largest 8-bit integer that is used."""
+HALF = 2 * LARGEST + 1
+"""Value of the higher half of a 16-bit integer, whose halves are both 8-bit integers that are used."""
 TINY = 1e-30
 
 
@@ -33,11 +37,13 @@ class QuantizedVectors:
     @classmethod
     def of(cls, vectors: Floats) -> QuantizedVectors:
         """vectors (rows, width)"""
-        steps = np.maximum(np.abs(vectors).max(1), np.finfo(np.float32).tiny) / np.float32(LARGEST)
-        integers = np.rint(vectors / steps[:, None]).astype(np.int8)
-        errors = np.linalg.norm(vectors - integers * steps[:, None].astype(np.float64), axis=1)
-        norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
-        return cls(integers, steps, round_up(errors), round_up(norms))
+        integers, steps, errors, norms = _quantized(vectors, LARGEST, np.int8)
+        return cls(integers, steps, errors, norms)
+
+    def alone(self) -> QuantizedVectors:
+        """Returns these integers times their steps as the vectors themselves, from which only float32 differs."""
+        norms = np.linalg.norm(self.integers.astype(np.float64), axis=1) * self.steps
+        return QuantizedVectors(self.integers, self.steps, round_up(norms * 2.0**-23), round_up(norms * (1 + 2.0**-23)))
 
     def __len__(self) -> int:
         return len(self.integers)
@@ -89,11 +95,23 @@ class QuantizedDirections:
     def of(cls, vectors: NDArray[np.float64]) -> QuantizedDirections:
         """vectors (directions, width)"""
         # No sum of products leaves 32 bits.
-        largest = min(2**15 - 1, (2**31 - 1) // (LARGEST * vectors.shape[1]))
-        steps = (np.maximum(np.abs(vectors).max(1), np.finfo(np.float32).tiny) / largest).astype(np.float32)
-        wide = steps[:, None].astype(np.float64)
-        integers = np.clip(np.rint(vectors / wide), -largest, largest).astype(np.int16)
-        return cls(integers, steps, round_up(np.linalg.norm(vectors - integers * wide, axis=1)))
+        largest = min(HALF * LARGEST + LARGEST, (2**31 - 1) // (LARGEST * vectors.shape[1]))
+        integers, steps, errors, _ = _quantized(vectors, largest, np.int16)
+        return cls(integers, steps, errors)
+
+    def halves(self) -> tuple[Integers, Integers]:
+        """Returns 8-bit integers h and l with q = 255·h + l, (directions, width) each."""
+        high = np.rint(self.integers / HALF).astype(np.int8)
+        return high, (self.integers - HALF * high.astype(np.int32)).astype(np.int8)
+
+
+def _quantized(vectors: NDArray[Any], largest: int, dtype: Any) -> tuple[Integers, Floats, Floats, Floats]:
+    """Integers and their steps, and the lengths of what is lost and of the vectors, rounded up."""
+    count = len(vectors)
+    integers, steps = np.empty(vectors.shape, dtype), np.empty(count, np.float32)
+    errors, norms = np.empty(count), np.empty(count)
+    quantize(vectors, float(largest), integers, steps, errors, norms)
+    return integers, steps, round_up(errors), round_up(norms)
 
 
 def round_up(values: NDArray[np.float64]) -> Floats:

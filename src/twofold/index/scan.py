@@ -7,28 +7,25 @@ with a vector of the candidate: Σ_t max_j q_t·c_j of late interaction. All are
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from twofold.index.bounds import compiled
+from twofold.index.kernels import compiled
 from twofold.index.places import Places
-from twofold.index.quantized import LARGEST, Floats, QuantizedVectors, Rows
-from twofold.index.search import LOWEST, SEEDS, Query, TopK, highest, score_down
+from twofold.index.products import integer_products, integers_pay
+from twofold.index.quantized import Floats, QuantizedVectors, Rows
+from twofold.index.search import SEEDS, Query
+from twofold.index.top_k import LOWEST, TopK, highest, score_down
 
 BLOCK_VECTORS = 4096
 """Number of vectors that are compared at a time, so that their dot products stay in the processor's cache."""
 MANY = 4
 """Share of the rows, as 1/MANY, above which all rows are scored."""
-TRIES, PAYS = 5, 2.0
-"""Number of timings of integer and float products, and the speed-up from which integers are used."""
 
 
 @dataclass(frozen=True)
@@ -111,32 +108,6 @@ def upper_bounds(query: Query, stored: SeveralVectors) -> Floats:
         products, counts = integer_products(torch.from_numpy(vectors), directions), stored.places.counts[start:stop]
         sums_of_maxima(products.numpy(), scales, quantized.steps, counts, size, bounds[start:stop])
     return bounds + slack * stored.norms
-
-
-def integer_products(vectors: Tensor, directions: Tensor) -> Tensor:
-    """Multiplies vectors (vectors, width) int8 by directions (width, directions) int8: (vectors, directions) int32."""
-    return torch._int_mm(vectors, directions)
-
-
-@cache
-def integers_pay(width: int) -> bool:
-    """Returns True if products of 8-bit integers are right here, and enough faster than those of floats; tried once."""
-    draw = torch.Generator().manual_seed(0)
-    vectors, directions = (
-        torch.randint(-LARGEST, LARGEST + 1, (rows, width), dtype=torch.int8, generator=draw) for rows in (4096, 64)
-    )
-    directions = directions.T.contiguous()
-    wide = vectors.float(), directions.float()
-    if not hasattr(torch, "_int_mm") or (integer_products(vectors, directions) != wide[0] @ wide[1]).any():
-        return False
-    quick = min(_seconds(integer_products, vectors, directions) for _ in range(TRIES))
-    return PAYS * quick < min(_seconds(torch.mm, *wide) for _ in range(TRIES))
-
-
-def _seconds(product: Callable[[Tensor, Tensor], Tensor], first: Tensor, second: Tensor) -> float:
-    start = time.perf_counter()
-    product(first, second)
-    return time.perf_counter() - start
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz", "nnan"})

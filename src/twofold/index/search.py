@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,69 +13,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twofold.data.passages import Span
 from twofold.decoders import RankingDecoder, Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
-from twofold.index.bounds import BLOCK, Bounds, dot_products
-from twofold.index.database import Entry
+from twofold.index.bounds import BLOCK, Bounds, loose_together
+from twofold.index.kernels import dot_products
+from twofold.index.products import integers_pay
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
-from twofold.results import Hit, Passage
+from twofold.index.top_k import LOWEST, TopK, highest, score_down
 
 SCAN_LIMIT = 4096
 """Maximum number of candidates that are all scored at once, because bounds do not pay."""
-SEEDS = 96
+SCAN_PRODUCTS = 1 << 15
+"""Maximum number of dot products that this may take."""
+SCAN_BLOCK = 2048
+"""Rows that are scored at a time, if all are: their products stay in the processor's cache."""
+SEEDS = 24
 """Number of the highest bounds that are scored first; the k-th best of these scores is the floor for all others."""
 FEW, MANY = 128, 8192
 """Numbers of rows above the floor from which tight bounds are computed, and from which a sample tells if that pays."""
 SAMPLE_SIZE = 256
 INTEGER_COST = 1.5
 """Cost of a product of 8-bit integers of a row that is looked up, relative to one of floats in a matrix (measured)."""
+TOGETHER = 4
+"""Number of queries from which these share the first pass."""
 SHORTLIST = 2048
 """Number of candidates that an approximate search keeps after its guess."""
-CHUNK = 256
-"""Number of candidates that are scored at a time after the seeds."""
-TIE_TOLERANCE = 1e-6
-"""Relative difference up to which scores are ties."""
-LOWEST = float(np.finfo(np.float32).min)
-
-
-class TopK:
-    """Best k candidates so far, and ties with the last of them; or the passages that make k documents the best."""
-
-    def __init__(self, k: int, floor: float = -np.inf, documents: Rows | None = None) -> None:
-        """documents: document of each key, if keys are rows with passages; `floor` is then that of documents"""
-        self.k, self.floor, self.proven = k, floor, True
-        self.documents = documents
-        self.passages: dict[int, tuple[int, Span]] = {}
-        """Best passages by the keys of their documents: each passage's number, and its place."""
-        self.keys: Rows = np.empty(0, np.int64)
-        self.scores: Floats = np.empty(0, np.float32)
-
-    def add(self, keys: Rows, scores: Floats) -> None:
-        """Adds further candidates by key, each once."""
-        keys, scores = np.concatenate([self.keys, keys]), np.concatenate([self.scores, scores])
-        best = scores
-        if self.documents is not None:
-            _, place = np.unique(self.documents[keys], return_inverse=True)
-            best = np.full(len(scores) and place.max() + 1, -np.inf, np.float32)
-            np.maximum.at(best, place, scores)
-            level = scores >= (best - TIE_TOLERANCE * (1 + np.abs(best)))[place]
-            keys, scores = keys[level], scores[level]
-        if len(best) >= self.k:
-            last = float(np.partition(best, len(best) - self.k)[len(best) - self.k])
-            self.floor = max(self.floor, last - TIE_TOLERANCE * (1 + abs(last)))
-        kept = scores >= self.floor
-        self.keys, self.scores = keys[kept], scores[kept]
-
-    def group(self) -> Rows:
-        """Replaces passages by documents; returns the row of each document's best passage, the first of ties."""
-        assert self.documents is not None
-        order = np.argsort(self.keys)
-        rows, scores = self.keys[order], self.scores[order]
-        self.keys, first = np.unique(self.documents[rows], return_index=True)
-        self.scores = np.maximum.reduceat(scores, first) if len(first) else scores
-        best: Rows = rows[first]
-        return best
 
 
 class Searchable(Protocol):
@@ -97,6 +58,8 @@ class Query:
             self.groups: Floats = head.ceiling(contexts).cpu().numpy()
         if not np.isfinite(self.groups).all():
             raise TwofoldError(f"the scores are {NOT_NUMBERS}")
+        self.shared: SharedPass | None = None
+        """First pass that this query shares with others."""
         self.guess = None
         if directions is not None:
             projection = (directions @ self.groups.mean(1).sum(0)).astype(np.float64)
@@ -106,6 +69,10 @@ class Query:
     def bounds(self) -> Bounds:
         return Bounds(self.groups)
 
+    def loose_bounds(self, candidates: QuantizedVectors) -> Floats:
+        """Computes the loose bounds of all rows."""
+        return self.shared.bounds(self, candidates) if self.shared else loose_bounds(self.bounds, candidates)
+
     @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
         """Scores candidates: vectors (candidates, width), scores (candidates,)."""
@@ -114,15 +81,42 @@ class Query:
         return scores
 
 
-def search(places: Iterable[Searchable], query: Query, k: int) -> TopK:
-    """Returns the best k of all places; each place has to reach the floor of those before it."""
-    top = TopK(k)
+class SharedPass:
+    """First pass of several queries over the same candidates, made when the first of them asks."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self._queries = queries
+        self._candidates: QuantizedVectors | None = None
+        self._bounds: dict[Query, Floats] = {}
+
+    def bounds(self, query: Query, candidates: QuantizedVectors) -> Floats:
+        """Returns the loose bounds of all rows, which the caller may change."""
+        if self._candidates is not candidates:
+            together = loose_together([query.bounds for query in self._queries], candidates)
+            self._candidates, self._bounds = candidates, dict(zip(self._queries, together, strict=True))
+        bounds = self._bounds.pop(query, None)
+        return loose_bounds(query.bounds, candidates) if bounds is None else bounds
+
+
+def search(places: Iterable[Searchable], queries: Sequence[Query], k: int) -> list[TopK]:
+    """Returns each query's best k of all places; each place has to reach the floor of those before it."""
+    tops = [TopK(k) for _ in queries]
+    share_pass(queries)
     for place in places:
-        further = place.top_k(query, k, top.floor)
-        top.add(further.keys, further.scores)
-        top.passages |= further.passages
-        top.proven &= further.proven
-    return top
+        for query, top in zip(queries, tops, strict=True):
+            further = place.top_k(query, k, top.floor)
+            top.add(further.keys, further.scores)
+            top.passages |= further.passages
+            top.proven &= further.proven
+    return tops
+
+
+def share_pass(queries: Sequence[Query]) -> None:
+    """Lets queries read candidates together, where that pays."""
+    if len(queries) >= TOGETHER and integers_pay(queries[0].groups.shape[2]):
+        shared = SharedPass(queries)
+        for query in queries:
+            query.shared = shared
 
 
 @dataclass(frozen=True)
@@ -149,36 +143,23 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     Rows with the highest bounds are scored, which raises the floor. If many others are still above it, they get tight
     bounds. What is left is scored from the highest bound down, until no bound reaches the floor.
     """
-    seeds = SEEDS + 4 * k
-    if len(stored) <= max(SCAN_LIMIT, seeds):
-        return _score_all(query, stored, TopK(k, floor, stored.documents))
-    bounds = loose_bounds(query.bounds, stored.quantized)
+    seeds, top = SEEDS + 4 * k, TopK(k, floor, stored.documents)
+    vectors = query.groups[..., 0].size
+    if len(stored) <= max(min(SCAN_LIMIT, SCAN_PRODUCTS // vectors), seeds):
+        return _score_all(query, stored, top)
+    bounds = query.loose_bounds(stored.quantized)
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
-    top = TopK(k, floor, stored.documents)
     rows = highest(bounds, seeds, stored.documents)
     top.add(rows, query.score(stored.vectors(rows)))
     bounds[rows] = -np.inf
     rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
     bounds = bounds[rows]
-    if len(rows) > MANY and not _tight_bounds_pay(query.bounds, stored, rows, top.floor):
+    if len(rows) > min(MANY, len(stored) // 2) and not _tight_bounds_pay(query, stored, rows, top):
         return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     if len(rows) > FEW:
         bounds = query.bounds.tight(stored.quantized, rows)
-        rows, bounds = rows[bounds >= top.floor], bounds[bounds >= top.floor]
     return score_down(top, rows, bounds, lambda chosen: query.score(stored.vectors(chosen)))
-
-
-def score_down(top: TopK, rows: Rows, bounds: Floats, score: Callable[[Rows], Floats]) -> TopK:
-    """Scores rows from the highest bound down, until no bound reaches the floor."""
-    order = np.argsort(-bounds)
-    for start in range(0, len(rows), CHUNK):
-        chunk = order[start : start + CHUNK]
-        chunk = chunk[bounds[chunk] >= top.floor]
-        if not len(chunk):
-            break
-        top.add(rows[chunk], score(rows[chunk]))
-    return top
 
 
 def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
@@ -204,8 +185,8 @@ def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float 
 
 
 def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
-    for start in range(0, len(stored), BLOCK):
-        stop = min(start + BLOCK, len(stored))
+    for start in range(0, len(stored), SCAN_BLOCK):
+        stop = min(start + SCAN_BLOCK, len(stored))
         scores = query.score(stored.vectors(slice(start, stop)))
         rows = np.flatnonzero(scores >= max(top.floor, LOWEST)) + start
         if stored.excluded is not None:
@@ -214,13 +195,20 @@ def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
     return top
 
 
-def _tight_bounds_pay(bounds: Bounds, stored: StoredVectors, rows: Rows, floor: float) -> bool:
+def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK) -> bool:
     """Returns True if tight bounds, and scores of the share that they leave of a sample, cost less than all scores."""
-    sample = rows[:: len(rows) // SAMPLE_SIZE]
-    share = float((bounds.tight(stored.quantized, sample) >= floor).mean())
-    vectors, directions = bounds.vectors[..., 0].size, len(bounds.span.directions.steps)
-    # Both sides count products of one vector with one candidate.
-    return len(rows) * (INTEGER_COST * directions + share * vectors) <= len(stored) * vectors
+    bounds, sample = query.bounds, rows[:: max(1, len(rows) // SAMPLE_SIZE)]
+    tight = bounds.tight(stored.quantized, sample)
+    if not bounds.by_products:
+        vectors, directions = bounds.groups[..., 0].size, len(bounds.span.directions.steps)
+        # Both sides count products of one vector with one candidate.
+        costs = INTEGER_COST * directions + float((tight >= top.floor).mean()) * vectors
+        return len(rows) * costs <= len(stored) * vectors
+    if 2 * len(rows) <= len(stored):
+        return True
+    # The seeds were no better than others: the best of the sample tells more of the floor that will be reached.
+    best = max(float(top.scores.max(initial=-np.inf)), float(query.score(stored.vectors(sample)).max()))
+    return 3 * float((tight >= best).mean()) < 2
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
@@ -243,42 +231,3 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
-
-
-def highest(values: Floats, count: int, documents: Rows | None = None) -> Rows:
-    """Returns the rows of about the `count` highest values, and of the best of as many documents, without −inf."""
-    rows: Rows = np.flatnonzero(values >= _least(values, count))[: 2 * count]
-    if documents is None or not len(values):
-        return rows
-    first = np.flatnonzero(np.diff(documents, prepend=-1))
-    best = np.maximum.reduceat(values, first)
-    of_row = np.repeat(best, np.diff(first, append=len(values)))
-    return np.union1d(rows, np.flatnonzero((values == of_row) & (of_row >= _least(best, count))))
-
-
-def _least(values: Floats, count: int) -> float:
-    """Returns the least of the `count` highest values that are not −inf."""
-    place = max(len(values) - count, 0)
-    return max(float(np.partition(values, place)[place]), LOWEST) if len(values) else LOWEST
-
-
-def ranked_hits(top: TopK, entries: Mapping[int, Entry], k: int) -> list[Hit]:
-    """Returns the best k hits; among ties the smaller id comes first, numbers before texts."""
-    order = np.argsort(-top.scores, kind="stable")
-    ranked: list[tuple[np.float32, Entry, float]] = []
-    best = np.float32(0)
-    for score, key in zip(top.scores[order], top.keys[order].tolist(), strict=True):
-        # A tie is one with the best of its group. Ties with a neighbor could form a chain without end.
-        if not ranked or best - score > TIE_TOLERANCE * (1 + abs(best)):
-            best = score
-        ranked.append((best, entries[key], float(score)))
-    ranked.sort(key=lambda hit: (-hit[0], isinstance(hit[1].id, str), hit[1].id))
-    return [_hit(entry, score, top.passages.get(entry.key)) for _, entry, score in ranked[:k]]
-
-
-def _hit(entry: Entry, score: float, best: tuple[int, Span] | None) -> Hit:
-    fields = json.loads(entry.fields) if entry.fields else {}
-    if best is None:
-        return Hit(entry.text, score, entry.id, fields)
-    number, span = best
-    return Hit(span.passage(entry.text), score, entry.id, fields, Passage(number, span.start, span.stop))

@@ -22,8 +22,9 @@ from twofold.index.catalog import Catalog
 from twofold.index.database import CATALOG_FILE, REMEDY, ShardRecord, create_version
 from twofold.index.quantized import Floats, Rows
 from twofold.index.scan import SeveralVectors, scan
-from twofold.index.search import Query, StoredVectors, TopK, approximate_top_k, exact_top_k
+from twofold.index.search import Query, StoredVectors, approximate_top_k, exact_top_k
 from twofold.index.shards import SHARD_FOLDER, Shard
+from twofold.index.top_k import TopK
 from twofold.progress import bar
 from twofold.storage.checksums import SummedFile
 
@@ -59,7 +60,8 @@ class MaskedShard:
     def _bounded(self, query: Query, k: int, floor: float) -> TopK:
         """Returns the best of candidates of one vector each."""
         shard = self.shard
-        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, shard.projections, shard.documents)
+        projections = None if query.guess is None else shard.projections
+        stored = StoredVectors(shard.quantized, shard.vectors, self.excluded, projections, shard.documents)
         return (exact_top_k if query.guess is None else approximate_top_k)(query, stored, k, floor)
 
     def _passages(self, rows: Rows) -> dict[int, tuple[int, Span]]:

@@ -22,9 +22,10 @@ from twofold.errors import TwofoldError
 from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
 from twofold.index.database import CATALOG_FILE, VERSION_FILE, Entry, create_catalog
 from twofold.index.incoming import Incoming, Part, changes, fields_of, parts_of
+from twofold.index.new_rows import NewRows
 from twofold.index.places import Places
 from twofold.index.quantized import Floats, Rows, principal_directions
-from twofold.index.shards import NewRows, ShardFiles
+from twofold.index.shards import ShardFiles
 from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
 from twofold.storage.locks import held
@@ -197,7 +198,7 @@ class Writer:
         keys = np.repeat(keys, part.rows())
         if several:
             return NewRows.several(keys, vectors, counts, stored).with_spans(part.spans)
-        return NewRows.single(keys, vectors, self._directions(vectors)).with_spans(part.spans)
+        return NewRows.single(keys, vectors, self._directions(vectors), stored).with_spans(part.spans)
 
     def _read(self, texts: Sequence[Any], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
         """Returns the vectors of all texts, one text after another, and the number of each; reads `step` at a time."""
@@ -240,13 +241,10 @@ class Writer:
 
 def _as_stored(stored: str | None, model: Ranker) -> str:
     """Type of the stored numbers; by default one that suits the number of vectors of a candidate."""
-    several = model.head.several
     if stored is None:
-        return "float16" if several else "float32"
+        return "float16" if model.head.several else "float32"
     if stored not in STORED:
         raise TwofoldError(f"stored: there is no {stored!r}; give {', '.join(STORED[:-1])} or {STORED[-1]}")
-    if stored == "int8" and not several:
-        raise TwofoldError("stored: int8 is for models that keep several vectors of a candidate; give float16")
     return stored
 
 
