@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions, State, Step, walk, write
+from twofold.layers.linear import Linear
 from twofold.results import DecoderOutput, Hypotheses
 from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
 
@@ -114,7 +115,7 @@ def repeated(hidden: Hidden, times: int) -> Hidden:
 
 def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:
     """Creates the output layer; if tied, it shares the embedding table."""
-    output = nn.Linear(width, size, bias=tied is None)
+    output = Linear(width, size, bias=tied is None)
     if tied is not None:
         output.weight = tied.weight
     return output

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from twofold.layers.attend import Attend, FullAttention, KeysValues, attend
 from twofold.layers.blocks import Rotary
 from twofold.layers.cache import Cache
+from twofold.layers.linear import Linear
 from twofold.recording import record_attention, records_attention
 
 
@@ -30,8 +31,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.attend = attend or FullAttention()
-        self.project = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.project = Linear(width, 3 * width)
+        self.output = Linear(width, width)
         nn.init.xavier_uniform_(self.project.weight, gain=1 / math.sqrt(2))
         nn.init.zeros_(self.project.bias)
 
@@ -67,9 +68,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, memory_width: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.query = nn.Linear(width, width)
-        self.memory = nn.Linear(memory_width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.memory = Linear(memory_width, 2 * width)
+        self.output = Linear(width, width)
         for linear in (self.query, self.memory):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
