@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from twofold.layers.linear import SMALL, Linear
+from twofold.layers.linear import AVAILABLE, SMALL, Linear
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this torch has no oneDNN")
 ROWS, WIDTH, OUTPUTS = 12, 128, 160
 assert ROWS * WIDTH * OUTPUTS > SMALL
 

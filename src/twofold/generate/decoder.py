@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,17 @@ from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions, State, Step, walk, write
 from twofold.layers.linear import Linear
 from twofold.results import DecoderOutput, Hypotheses
-from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
+from twofold.types import Batch, Decoder, Hidden, Loss, Target, Vocabulary
+
+
+class TextEngine(Protocol):
+    """Program other than torch that reads inputs and writes texts."""
+
+    name: str
+
+    def __call__(self, batch: Batch, options: GenerateOptions) -> list[Hypotheses] | None:
+        """Hypotheses of each row; None if torch must write them."""
+        ...
 
 
 class TextDecoder(Decoder):

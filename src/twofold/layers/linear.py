@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 TYPES = (torch.float32, torch.bfloat16)
 """Types of the inputs that packed weights are made for."""
+AVAILABLE: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 SMALL = 1 << 17
 """Number of multiplications below which a product in float32 takes less time than finding its kernel."""
 
@@ -50,7 +51,7 @@ class Linear(nn.Linear):
             return super().forward(states)
         kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else states.dtype
         small = kind == torch.float32 and states.numel() * self.out_features < SMALL
-        if small or kind not in TYPES or self.weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+        if small or kind not in TYPES or self.weight.dtype != torch.float32 or not AVAILABLE:
             return super().forward(states)
         packed = self.packed
         if packed is None or packed.made_from != _version(self.weight, self.bias, kind):
