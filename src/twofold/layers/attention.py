@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from twofold.layers.attend import Attend, FullAttention, KeysValues, attend
+from twofold.layers.attend import Attend, FullAttention, KeysValues, attend, attend_kept, kept
 from twofold.layers.blocks import Rotary
 from twofold.layers.cache import Cache
 from twofold.layers.linear import Linear
@@ -51,7 +51,7 @@ class SelfAttention(nn.Module):
         queries, keys, values = _split(self.project(states), self.heads, 3)
         if rotary is not None:
             queries, keys = rotary(queries, at, at + 1), rotary(keys, at, at + 1)
-        entries = past.cache.write(past.layer, torch.cat([_join(keys), _join(values)], 2))
+        entries = past.cache.write(past.layer, kept(torch.cat([_join(keys), _join(values)], 2)))
         memory = KeysValues(*_split(entries, self.heads, 2))
         return self.output(_join(self.attend.step(queries, memory, past.visible)))  # type: ignore[no-any-return]
 
@@ -83,6 +83,8 @@ class CrossAttention(nn.Module):
         """Attends to `memory`; `mask` (rows, positions of the other side) is true where real."""
         dropout = self.dropout if self.training else 0.0
         (queries,) = _split(self.query(states), self.heads, 1)
+        if queries.dtype != memory.keys.dtype and not records_attention():  # kept for generation
+            return self.output(_join(attend_kept(queries, memory, mask[:, None, None])))  # type: ignore[no-any-return]
         values, weights = attend(queries, memory, mask[:, None, None], False, dropout, records_attention())
         record_attention("cross", weights)
         return self.output(_join(values))  # type: ignore[no-any-return]

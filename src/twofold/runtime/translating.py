@@ -26,8 +26,9 @@ from twofold.runtime import store
 from twofold.runtime.store import Record
 from twofold.types import Batch, Target, Vocabulary
 
-PATIENCE = 2.0
-"""The beam goes on until this many times its size have ended (Kasai et al. 2022), so that it finds what ours finds."""
+PATIENCE = 2
+"""The beam goes on until this many times its size have ended (Kasai et al. 2022). Ours ends by its scores, mostly
+between once and twice its size, so a text that is best at both ends is the one that ours finds."""
 LARGEST_DIFFERENCE = {"float32": 1e-3, "int8": 1.0}
 """Largest difference of a token's log-probability from torch on the samples, by precision."""
 SAMPLES = 4
@@ -41,7 +42,8 @@ class Translating:
         self.model, self.engine, self.precision = model, engine, precision
         self.name = engine.__name__.rsplit(".", 1)[-1]
         self._vocabulary = cast(Vocabulary, model.outputs[model.decoder_name(None)].spec)
-        self._weights, self._process = _versions(model), os.getpid()
+        self._parameters = [module._parameters for module in model.modules() if module._parameters]
+        self._weights, self._process = self._versions(), os.getpid()
         self._threads: int | None = None
         self._translator: Any = None
         self._refused, self._said = "", False
@@ -53,7 +55,7 @@ class Translating:
         if options.sample or options.no_repeat or options.n_best > 1:
             self._say_once("sampling, no_repeat and n_best are not its own")
             return None
-        if self._weights != _versions(self.model) or batch.inputs.keys() != {INPUT}:
+        if self._weights != self._versions() or batch.inputs.keys() != {INPUT}:
             return None
         if self._threads != torch.get_num_threads():
             self._threads = torch.get_num_threads()
@@ -63,25 +65,26 @@ class Translating:
         text, part = batch.read(Tokens), cast(TextDecoder, self.model.decoder())
         written = self._written(text, options)
         # CTranslate2 can forbid tokens, but then its probabilities are shares of the others. Ours are of all tokens, so
-        # nothing is forbidden, and the rare rows with such a token are written again.
-        wrong = [row for row, hypotheses in enumerate(written) if self._is_forbidden(hypotheses)]
+        # nothing is forbidden, and the rare texts with such a token are written again.
+        wrong = [row for row, (best, sure) in enumerate(written) if not sure or self._is_forbidden(best)]
+        hypotheses = [best for best, _ in written]
         if wrong:
             again = Batch({INPUT: Tokens(text.tokens[wrong], text.mask[wrong])})
-            for row, hypotheses in zip(wrong, part.predict(self.model.encode_batch(again), options), strict=True):
-                written[row] = hypotheses
-        return written
+            for row, right in zip(wrong, part.predict(self.model.encode_batch(again), options), strict=True):
+                hypotheses[row] = right
+        return hypotheses
 
     def _is_forbidden(self, hypotheses: Hypotheses) -> bool:
         never = {self._vocabulary.pad, self._vocabulary.start, self._vocabulary.unknown}
         return any(not never.isdisjoint(hypothesis.tokens) for hypothesis in hypotheses.hypotheses)
 
-    def _written(self, text: Tokens, options: GenerateOptions) -> list[Hypotheses]:
+    def _written(self, text: Tokens, options: GenerateOptions) -> list[tuple[Hypotheses, bool]]:
         vocabulary = self._vocabulary
         results = self._translator.translate_batch(
             self._sources(text),
             beam_size=options.beam,
             patience=PATIENCE if options.beam > 1 else 1,
-            num_hypotheses=options.n_best,
+            num_hypotheses=PATIENCE * options.beam if options.beam > 1 else 1,
             length_penalty=options.length_penalty,
             min_decoding_length=options.min_length,
             max_decoding_length=min(options.max_length or vocabulary.limit, vocabulary.limit),
@@ -89,21 +92,20 @@ class Translating:
             return_end_token=True,
             return_scores=True,
         )
-        return [
-            Hypotheses(
-                tuple(
-                    self._hypothesis([self._ids[name] for name in names], score, options.length_penalty)
-                    for names, score in zip(result.hypotheses, result.scores, strict=True)
-                )
-            )
-            for result in results
-        ]
+        return [self._best(result, options) for result in results]
 
-    def _hypothesis(self, tokens: list[int], normalized: float, penalty: float) -> Hypothesis:
-        length = len(tokens)
+    def _best(self, result: Any, options: GenerateOptions) -> tuple[Hypotheses, bool]:
+        """Best hypothesis; true if it is also the best of those that had ended when the beam was full of them."""
+        best = self._hypothesis([self._ids[name] for name in result.hypotheses[0]], result.scores[0], options)
+        lengths = sorted(map(len, result.hypotheses))
+        sure = len(lengths) < options.beam or len(result.hypotheses[0]) <= lengths[options.beam - 1]
+        return Hypotheses((best,)), sure
+
+    def _hypothesis(self, tokens: list[int], normalized: float, options: GenerateOptions) -> Hypothesis:
+        score = normalized * len(tokens) ** options.length_penalty
         if tokens and tokens[-1] == self._vocabulary.end:
             tokens = tokens[:-1]
-        return Hypothesis(tuple(tokens), normalized * length**penalty, normalized)
+        return Hypothesis(tuple(tokens), score, normalized)
 
     def _sources(self, text: Tokens) -> list[list[str]]:
         lengths = text.mask.sum(1).tolist()
@@ -189,6 +191,7 @@ class Translating:
     def _say(self, reason: str) -> None:
         warnings.warn(f"{self.name}: {reason}", stacklevel=2)
 
-
-def _versions(model: Model) -> tuple[int, ...]:
-    return tuple(number for tensor in model.parameters() for number in (tensor._version, tensor.data_ptr()))
+    def _versions(self) -> list[int]:
+        """Returns a value that changes when any weight is changed in place or replaced."""
+        tensors = [tensor for table in self._parameters for tensor in table.values() if tensor is not None]
+        return [number for tensor in tensors for number in (tensor._version, tensor.data_ptr())]
