@@ -171,7 +171,7 @@ def trained(folder: str, data: str) -> list[dict[str, Any]]:
             "equal_texts": round(
                 sum(ours == theirs for ours, theirs in zip(written, right, strict=True)) / len(right), 4
             ),
-            "bleu": round(float(twofold.evaluate(model, data).scores["bleu"]), 2),
+            "bleu": round(float(twofold.evaluate(model, data).metrics["bleu"]), 2),
         }
         rows.append({"runtime": engine, "precision": precision, "texts": len(texts), **measured})
         print(rows[-1], flush=True)

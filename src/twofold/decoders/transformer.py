@@ -9,12 +9,13 @@ from typing import NamedTuple, cast
 from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
-from twofold.generate.decoder import TextDecoder, make_output
+from twofold.generate.decoder import TextDecoder
 from twofold.generate.search import Step
 from twofold.layers.attend import KeysValues, kept
 from twofold.layers.attention import Past
 from twofold.layers.blocks import Embed, make_embedding
 from twofold.layers.cache import Cache
+from twofold.layers.linear import make_output
 from twofold.layers.transformer import BlockSettings, DecoderBlock
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 

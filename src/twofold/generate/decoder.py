@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions, State, Step, walk, write
-from twofold.layers.linear import Linear
 from twofold.results import DecoderOutput, Hypotheses
 from twofold.types import Batch, Decoder, Hidden, Loss, Target, Vocabulary
 
@@ -121,11 +120,3 @@ def repeated(hidden: Hidden, times: int) -> Hidden:
     """Repeats each row, for decoders that keep the source of each hypothesis apart."""
     rows = torch.arange(len(hidden.mask), device=hidden.mask.device)
     return hidden if times == 1 else hidden.select(rows.repeat_interleave(times))
-
-
-def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:
-    """Creates the output layer; if tied, it shares the embedding table."""
-    output = Linear(width, size, bias=tied is None)
-    if tied is not None:
-        output.weight = tied.weight
-    return output

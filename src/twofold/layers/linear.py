@@ -59,6 +59,14 @@ class Linear(nn.Linear):
         return packed(states.to(kind))
 
 
+def make_output(width: int, size: int, tied: nn.Embedding | None) -> Linear:
+    """Creates the output layer; if tied, it shares the embedding table."""
+    output = Linear(width, size, bias=tied is None)
+    if tied is not None:
+        output.weight = tied.weight
+    return output
+
+
 def _version(weight: Tensor, bias: Tensor | None, kind: torch.dtype) -> tuple[object, ...]:
     """Returns a value that changes when the weights are changed in place or replaced, or another type is asked for."""
     changed = () if bias is None else (bias._version, bias.data_ptr())
