@@ -1,27 +1,37 @@
 """Generation beside transformers' `generate`: tokens per second for Transformers of the same shape.
 
 The sources have equal length, the weights are random and of equal size, and both sides generate exactly 30 tokens.
-Both sides take turns in one process; the figures are medians of the rounds, as ratios.
+In bfloat16, theirs has weights of bfloat16. Both sides take turns in one process; the figures are medians of rounds, as
+ratios. `--ctranslate2` compares `runtime="ctranslate2"` with CTranslate2 called by hand, with the same options.
+`--model FOLDER --data FILE` measures a trained model: tokens per second, equal texts and BLEU through each engine.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 from _common import processor_flags, save
 from transformers import MarianConfig, MarianMTModel
 
+import twofold
+from twofold import runtime
+from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.transformer import Config as DecoderConfig
 from twofold.encoders.transformer import Config as EncoderConfig
 from twofold.generate.search import GenerateOptions, write
 from twofold.inputs import INPUT
+from twofold.inputs.text import Config as TextConfig
 from twofold.inputs.text import Tokens
+from twofold.model import Model, ModelConfig, Task
+from twofold.outputs.text import Config as WrittenConfig
 from twofold.types import Batch, Vocabulary
 
 VOCABULARY, SOURCE, TOKENS = 8_000, 20, 30
@@ -33,8 +43,8 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 class Pair:
     """Our model and theirs, each as a function that generates from sources."""
 
-    ours: Callable[[torch.Tensor, int], list[Any]]
-    theirs: Callable[[torch.Tensor, int], torch.Tensor]
+    ours: Callable[[torch.Tensor, int], Any]
+    theirs: Callable[[torch.Tensor, int], Any]
 
 
 def ours(width: int, layers: int, heads: int) -> Callable[[torch.Tensor, int], list[Any]]:
@@ -52,7 +62,7 @@ def ours(width: int, layers: int, heads: int) -> Callable[[torch.Tensor, int], l
     return generate
 
 
-def theirs(width: int, layers: int, heads: int) -> Callable[[torch.Tensor, int], torch.Tensor]:
+def theirs(width: int, layers: int, heads: int, precision: torch.dtype) -> Callable[[torch.Tensor, int], torch.Tensor]:
     config = MarianConfig(
         vocab_size=VOCABULARY, d_model=width, encoder_layers=layers, decoder_layers=layers,
         encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=4 * width,
@@ -60,10 +70,10 @@ def theirs(width: int, layers: int, heads: int) -> Callable[[torch.Tensor, int],
         eos_token_id=3, decoder_start_token_id=2, forced_eos_token_id=None,
     )  # fmt: skip
     model: Any = MarianMTModel(config)
-    model.eval()
+    model.to(precision).eval()
 
     def generate(sources: torch.Tensor, beam: int) -> torch.Tensor:
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
             made: torch.Tensor = model.generate(
                 sources, attention_mask=torch.ones_like(sources), num_beams=beam, do_sample=False,
                 min_new_tokens=TOKENS, max_new_tokens=TOKENS,
@@ -73,15 +83,53 @@ def theirs(width: int, layers: int, heads: int) -> Callable[[torch.Tensor, int],
     return generate
 
 
+def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
+    """The same model through our engine, and through a translator of its exported folder."""
+    from twofold.runtime import ctranslate2
+
+    shape = {"width": width, "layers": layers, "heads": heads, "norm_place": "post"}
+    task = Task(DecoderConfig(**shape), WrittenConfig())  # type: ignore[arg-type]
+    config = ModelConfig(TextConfig(), EncoderConfig(**shape), {"main": task})  # type: ignore[arg-type]
+    tokenizer = TextTokenizer.untrained(VOCABULARY)
+    model = Model(config, dict.fromkeys(config.tokenizers(), tokenizer)).eval()
+    with torch.no_grad():  # never written, as after a training
+        cast(Any, model.decoder()).embedding.weight[tokenizer.structure] = 0
+        cast(Any, model.decoder()).embedding.weight[tokenizer.unknown] = 0
+    folder = Path(tempfile.mkdtemp())
+    ctranslate2.convert(model, folder)
+    translator = ctranslate2.load(folder, "float32", torch.get_num_threads())
+    runtime.install(model, "ctranslate2", "float32")
+    names = ctranslate2.token_names(tokenizer, VOCABULARY)
+
+    def engine(sources: torch.Tensor, beam: int) -> list[list[str]]:
+        batch = Batch({INPUT: Tokens(sources, torch.ones_like(sources, dtype=torch.bool))})
+        assert model.writer is not None
+        written = model.writer(batch, GenerateOptions(beam=beam, min_length=TOKENS, max_length=TOKENS))
+        assert written is not None, "CTranslate2 was not used"
+        return [[names[token] for token in row.hypotheses[0].tokens] for row in written]
+
+    def by_hand(sources: torch.Tensor, beam: int) -> list[list[str]]:
+        pieces = [[names[token] for token in row] for row in sources.tolist()]
+        lengths = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
+        results = translator.translate_batch(pieces, beam_size=beam, return_scores=True, **lengths)
+        return [result.hypotheses[0] for result in results]
+
+    return Pair(engine, by_hand)
+
+
 def seconds(call: Callable[[], Any]) -> float:
     start = time.process_time()
     call()
     return time.process_time() - start
 
 
+def sources_of(batch: int) -> torch.Tensor:
+    return torch.randint(5, VOCABULARY, (batch, SOURCE), generator=torch.Generator().manual_seed(batch))
+
+
 def measured(pair: Pair, batch: int, beam: int, precision: torch.dtype, rounds: int) -> dict[str, float]:
     """CPU seconds of both sides, taken in turn, and the median of the ratios theirs / ours."""
-    sources = torch.randint(4, VOCABULARY, (batch, SOURCE), generator=torch.Generator().manual_seed(batch))
+    sources = sources_of(batch)
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
     with torch.autocast("cpu", precision, enabled=precision is not torch.float32):
         for turn in range(rounds + 1):
@@ -101,35 +149,80 @@ def measured(pair: Pair, batch: int, beam: int, precision: torch.dtype, rounds: 
     }
 
 
+def trained(folder: str, data: str) -> list[dict[str, Any]]:
+    """Tokens per CPU second, texts equal to torch's and BLEU of a trained model through each engine."""
+    rows, right = [], None
+    for engine, precision in (
+        ("torch", "float32"),
+        ("torch", "bfloat16"),
+        ("ctranslate2", "float32"),
+        ("ctranslate2", "int8"),
+    ):
+        model = twofold.load(folder, runtime=engine, precision=precision)
+        texts = [model.input.value(row) for row in model.read(data)]
+        model.predict(texts[:2])  # makes the engine's file
+        start = time.process_time()
+        predictions = model.predict(texts)
+        taken = time.process_time() - start
+        written = [prediction.output for prediction in predictions]
+        right = right or written
+        measured = {
+            "tokens_per_second": round(sum(len(prediction.tokens or ()) + 1 for prediction in predictions) / taken, 1),
+            "equal_texts": round(
+                sum(ours == theirs for ours, theirs in zip(written, right, strict=True)) / len(right), 4
+            ),
+            "bleu": round(float(twofold.evaluate(model, data).metrics["bleu"]), 2),
+        }
+        rows.append({"runtime": engine, "precision": precision, "texts": len(texts), **measured})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def compared(make: Callable[[str], Pair], about: dict[str, Any], rounds: int) -> list[dict[str, Any]]:
+    """Rows for one pair of programs, by shape, batch and beam."""
+    rows = []
+    for name in SHAPES:
+        torch.manual_seed(0)
+        pair = make(name)
+        for batch in (1, 32):
+            for beam in (1, 5):
+                # One sentence takes little time, so that it can be measured more often.
+                times = measured(pair, batch, beam, PRECISIONS[about["precision"]], rounds * (3 if batch == 1 else 1))
+                rows.append({"shape": name, **about, "batch": batch, "beam": beam, **times})
+                if "runtime" in about:
+                    sources = sources_of(batch)
+                    rows[-1]["equal_outputs"] = pair.ours(sources, beam) == pair.theirs(sources, beam)
+                print(rows[-1], flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32"])
+    parser.add_argument("--ctranslate2", action="store_true")
+    parser.add_argument("--model")
+    parser.add_argument("--data")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
-    rows = []
-    for name, shape in SHAPES.items():
-        torch.manual_seed(0)
-        pair = Pair(ours(*shape), theirs(*shape))
-        for threads in options.threads:
-            torch.set_num_threads(threads)
-            for precision in options.precisions:
-                for batch in (1, 32):
-                    for beam in (1, 5):
-                        # One sentence takes little time, so that it can be measured more often.
-                        rounds = options.rounds * (3 if batch == 1 else 1)
-                        times = measured(pair, batch, beam, PRECISIONS[precision], rounds)
-                        about = {
-                            "shape": name,
-                            "threads": threads,
-                            "precision": precision,
-                            "batch": batch,
-                            "beam": beam,
-                        }
-                        rows.append({**about, **times})
-                        print(rows[-1], flush=True)
-    save("generation", {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": rows})
+    results: dict[str, Any] = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": []}
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        for precision in options.precisions:
+            about = {"threads": threads, "precision": precision}
+
+            def both(name: str, kind: torch.dtype = PRECISIONS[precision]) -> Pair:
+                return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
+
+            results["rows"] += compared(both, about, options.rounds)
+        if options.ctranslate2:
+            about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
+            pairs = compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
+            results["ctranslate2_beside_by_hand"] = results.get("ctranslate2_beside_by_hand", []) + pairs
+    if options.model:
+        results["trained"] = trained(options.model, options.data)
+    save("generation", results)
 
 
 if __name__ == "__main__":

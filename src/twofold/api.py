@@ -78,8 +78,10 @@ def load(
     model: folder of a training or its `model/`; folder or hub id of a backbone; `default` or `default-multilingual`
     device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`
     allow_code: import parts from outside twofold that the model names
-    runtime: `torch`, `openvino` or `onnxruntime`; `auto` takes OpenVINO where the extra `fast` is installed
-    precision: `float32` or `bfloat16`; `auto` takes bfloat16 where the processor computes it natively
+    runtime: `torch`, `openvino` or `onnxruntime`; `auto` takes OpenVINO where the extra `fast` is installed;
+        `ctranslate2` writes the texts of Transformers from text to text
+    precision: `float32` or `bfloat16`; `auto` takes bfloat16 where the processor computes it natively; `int8` is for
+        `ctranslate2`
     """
     return _computing(load_model(model, allow_code), device, runtime, precision)
 

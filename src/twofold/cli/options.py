@@ -89,12 +89,13 @@ where_options = several(
     click.option(
         "--runtime",
         default="auto",
-        help="torch, openvino or onnxruntime; auto takes openvino if the extra `fast` is installed.",
+        help="torch, openvino or onnxruntime; auto takes openvino if the extra `fast` is installed; ctranslate2 "
+        "generates the texts of Transformers.",
     ),
     click.option(
         "--precision",
         default="auto",
-        help="float32 or bfloat16; auto takes bfloat16 if the processor supports it natively.",
+        help="float32 or bfloat16; auto takes bfloat16 if the processor supports it natively; ctranslate2 has int8.",
     ),
     click.option("--allow-code", is_flag=True, help="Run code from outside twofold that the model needs."),
 )

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from twofold.decoders import RecurrentDecoder, RecurrentDecoderConfig
-from twofold.generate.decoder import make_output, repeated
+from twofold.generate.decoder import repeated
 from twofold.layers.blocks import dropout
+from twofold.layers.linear import make_output
 from twofold.layers.recurrent import Recurrent, RecurrentState
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 

@@ -9,12 +9,13 @@ from typing import NamedTuple, cast
 from torch import Tensor, nn
 
 from twofold.decoders import DecoderConfig
-from twofold.generate.decoder import TextDecoder, make_output
+from twofold.generate.decoder import TextDecoder
 from twofold.generate.search import Step
-from twofold.layers.attend import KeysValues
+from twofold.layers.attend import KeysValues, kept
 from twofold.layers.attention import Past
 from twofold.layers.blocks import Embed, make_embedding
 from twofold.layers.cache import Cache
+from twofold.layers.linear import make_output
 from twofold.layers.transformer import BlockSettings, DecoderBlock
 from twofold.types import Hidden, HiddenSpec, OutputSpec, Vocabulary
 
@@ -73,7 +74,7 @@ class TransformerDecoder(TextDecoder):
 
     def start(self, hidden: Hidden, beam: int = 1) -> Remembered:
         states = hidden.need("states")
-        source = tuple(block.cross.remember(states) for block in self._blocks())
+        source = tuple(KeysValues(*map(kept, block.cross.remember(states))) for block in self._blocks())
         return Remembered(source, hidden.mask, Cache(len(states), beam))
 
     def _blocks(self) -> Iterable[DecoderBlock]:

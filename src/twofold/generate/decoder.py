@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,17 @@ from torch import Tensor, nn
 from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions, State, Step, walk, write
 from twofold.results import DecoderOutput, Hypotheses
-from twofold.types import Decoder, Hidden, Loss, Target, Vocabulary
+from twofold.types import Batch, Decoder, Hidden, Loss, Target, Vocabulary
+
+
+class TextEngine(Protocol):
+    """Program other than torch that reads inputs and writes texts."""
+
+    name: str
+
+    def __call__(self, batch: Batch, options: GenerateOptions) -> list[Hypotheses] | None:
+        """Hypotheses of each row; None if torch must write them."""
+        ...
 
 
 class TextDecoder(Decoder):
@@ -110,11 +120,3 @@ def repeated(hidden: Hidden, times: int) -> Hidden:
     """Repeats each row, for decoders that keep the source of each hypothesis apart."""
     rows = torch.arange(len(hidden.mask), device=hidden.mask.device)
     return hidden if times == 1 else hidden.select(rows.repeat_interleave(times))
-
-
-def make_output(width: int, size: int, tied: nn.Embedding | None) -> nn.Linear:
-    """Creates the output layer; if tied, it shares the embedding table."""
-    output = nn.Linear(width, size, bias=tied is None)
-    if tied is not None:
-        output.weight = tied.weight
-    return output

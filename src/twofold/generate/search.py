@@ -136,8 +136,8 @@ def walk(writer: Writer, hidden: Hidden, options: GenerateOptions) -> Iterator[l
     tokens = torch.full((len(rows),), vocabulary.start, device=device)
     for _ in range(_longest(options, vocabulary)):
         step = writer.step(state, tokens)
-        logits = _logits(writer.output(step.features), written, options, vocabulary)
-        tokens, scores = logits.drawn(options, draw) if options.sample else logits.best()
+        allowed = _allowed(writer.output(step.features), written, options, vocabulary)
+        tokens, scores = _drawn(allowed, options, draw) if options.sample else _best_tokens(allowed)
         chosen = tokens.tolist()
         yield [Next(row, token, score) for row, token, score in zip(rows, chosen, scores.tolist(), strict=True)]
         left = [place for place, token in enumerate(chosen) if token != vocabulary.end]
@@ -165,9 +165,9 @@ def beam(writer: Writer, hidden: Hidden, options: GenerateOptions) -> list[Hypot
     written: list[list[int]] = [[] for _ in tokens]
     for length in range(1, longest + 1):
         step = writer.step(state, tokens)
-        logits = _logits(writer.output(step.features), written, options, vocabulary)
+        allowed = _allowed(writer.output(step.features), written, options, vocabulary)
         going: dict[int, list[Next]] = {}
-        for row, choices in zip(alive, _choices(totals, logits), strict=True):
+        for row, choices in zip(alive, _choices(totals, allowed), strict=True):
             branches = _branch(ended[row], choices, written, length, vocabulary.end, options)
             if length == longest:
                 # The length limit ends these, so they have no end symbol.
@@ -211,10 +211,10 @@ def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.normalized_score)[:count]
 
 
-def _choices(totals: Tensor, logits: _Logits) -> Iterator[list[Next]]:
+def _choices(totals: Tensor, allowed: Tensor) -> Iterator[list[Next]]:
     """Yields for each row the best 2 × `size` continuations, best first; `totals` is (rows, size)."""
     size = totals.shape[1]
-    tokens, scores = logits.top(2 * size)
+    scores, tokens = allowed.topk(min(2 * size, allowed.shape[1]))
     joined = (totals.view(-1, 1) + scores).view(len(totals), -1)
     best = joined.topk(min(2 * size, joined.shape[1]))
     parents = best.indices // tokens.shape[1] + size * torch.arange(len(totals), device=totals.device)[:, None]
@@ -235,49 +235,35 @@ def _longest(options: GenerateOptions, vocabulary: Vocabulary) -> int:
     return min(options.max_length or vocabulary.limit, vocabulary.limit)
 
 
-@dataclass(frozen=True)
-class _Logits:
-    """Logits of the next token after each row, and what turns them into log-probabilities."""
-
-    values: Tensor
-    """Shape (rows, tokens); -inf for tokens that must not follow."""
-    normalizers: Tensor
-    """Shape (rows, 1): the logarithm of the sum of all exponentials, forbidden tokens included."""
-
-    def best(self) -> tuple[Tensor, Tensor]:
-        """The most likely token of each row and its log-probability, (rows,) each."""
-        values, tokens = self.values.max(1)
-        return tokens, values - self.normalizers[:, 0]
-
-    def top(self, count: int) -> tuple[Tensor, Tensor]:
-        """The most likely tokens of each row and their log-probabilities, (rows, count) each."""
-        top = self.values.topk(min(count, self.values.shape[1]))
-        return top.indices, top.values - self.normalizers
-
-    def drawn(self, options: GenerateOptions, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A token of each row drawn at random and its log-probability, (rows,) each."""
-        scores = self.values - self.normalizers
-        tokens = _draw(scores, options, draw)
-        return tokens, scores.gather(1, tokens[:, None])[:, 0]
-
-
-def _logits(values: Tensor, written: list[list[int]], options: GenerateOptions, vocabulary: Vocabulary) -> _Logits:
-    """Logits with forbidden tokens set to -inf; `written` are the tokens of each row so far."""
-    values = values.float()
-    normalizers = values.logsumexp(1, keepdim=True)
-    if not normalizers.isfinite().all():
+def _allowed(logits: Tensor, written: list[list[int]], options: GenerateOptions, vocabulary: Vocabulary) -> Tensor:
+    """Log-probabilities (rows, tokens) of the next token, -inf for tokens that must not follow `written`, the tokens of
+    each row so far. Probabilities are shares of all tokens, also of those."""
+    scores = logits.float().log_softmax(1)
+    if scores[:, 0].isnan().any():  # one such logit makes a whole row so
         raise TwofoldError(f"the scores of the tokens are {NOT_NUMBERS}")
-    values[:, [vocabulary.pad, vocabulary.start, vocabulary.unknown]] = -math.inf
+    scores[:, [vocabulary.pad, vocabulary.start, vocabulary.unknown]] = -math.inf
     if options.no_repeat:
         for row, tokens in enumerate(written):
             if banned := _repeats(tokens, options.no_repeat):
-                values[row, banned] = -math.inf
+                scores[row, banned] = -math.inf
     if any(len(tokens) < options.min_length for tokens in written):
-        ends = values[:, vocabulary.end].clone()
-        values[:, vocabulary.end] = -math.inf
+        ends = scores[:, vocabulary.end].clone()
+        scores[:, vocabulary.end] = -math.inf
         # A text ends early where no other token is allowed.
-        values[:, vocabulary.end] = torch.where(values.amax(1) == -math.inf, ends, -math.inf)
-    return _Logits(values, normalizers)
+        scores[:, vocabulary.end] = torch.where(scores.amax(1) == -math.inf, ends, -math.inf)
+    return scores
+
+
+def _best_tokens(allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """The most likely token of each row and its log-probability, (rows,) each."""
+    scores, tokens = allowed.max(1)
+    return tokens, scores
+
+
+def _drawn(allowed: Tensor, options: GenerateOptions, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A token of each row drawn at random and its log-probability, (rows,) each."""
+    tokens = _draw(allowed, options, draw)
+    return tokens, allowed.gather(1, tokens[:, None])[:, 0]
 
 
 def _repeats(tokens: Sequence[int], size: int) -> list[int]:

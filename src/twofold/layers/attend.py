@@ -78,13 +78,26 @@ def attend(
     return Attended(F.dropout(share, dropout) @ memory.values, share)
 
 
+def kept(states: Tensor) -> Tensor:
+    """Keys or values to attend to at every step: in float32 on a CPU, whose kernels for few queries are slow below."""
+    return states.float() if states.device.type == "cpu" else states
+
+
+def attend_kept(queries: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
+    """Attends from few positions in the type of the kept keys and values, which autocast would convert at each step."""
+    kind = memory.keys.dtype
+    with float32(queries.device.type):
+        mask = mask if mask is None or mask.dtype == torch.bool else mask.to(kind)
+        return F.scaled_dot_product_attention(queries.to(kind), *memory, mask)
+
+
 class FullAttention:
     """Softmax attention from every position to every other (Vaswani et al. 2017)."""
 
     __call__ = staticmethod(attend)
 
     def step(self, queries: Tensor, memory: KeysValues, visible: Tensor | None) -> Tensor:
-        return F.scaled_dot_product_attention(queries, *memory, visible)
+        return attend_kept(queries, memory, visible)
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ class WindowAttention:
         entries = (self.window + 1) * queries.shape[2]
         keys, values = (part[:, :, -entries:] for part in memory)
         recent = None if visible is None else visible[..., -entries:]
-        return F.scaled_dot_product_attention(queries, keys, values, recent)
+        return attend_kept(queries, KeysValues(keys, values), recent)
 
     def _blocked(
         self, queries: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool, dropout: float

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from twofold.layers.attend import Attend, FullAttention, KeysValues, attend
+from twofold.layers.attend import Attend, FullAttention, KeysValues, attend, attend_kept, kept
 from twofold.layers.blocks import Rotary
 from twofold.layers.cache import Cache
+from twofold.layers.linear import Linear
 from twofold.recording import record_attention, records_attention
 
 
@@ -30,8 +31,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.attend = attend or FullAttention()
-        self.project = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.project = Linear(width, 3 * width)
+        self.output = Linear(width, width)
         nn.init.xavier_uniform_(self.project.weight, gain=1 / math.sqrt(2))
         nn.init.zeros_(self.project.bias)
 
@@ -50,7 +51,7 @@ class SelfAttention(nn.Module):
         queries, keys, values = _split(self.project(states), self.heads, 3)
         if rotary is not None:
             queries, keys = rotary(queries, at, at + 1), rotary(keys, at, at + 1)
-        entries = past.cache.write(past.layer, torch.cat([_join(keys), _join(values)], 2))
+        entries = past.cache.write(past.layer, kept(torch.cat([_join(keys), _join(values)], 2)))
         memory = KeysValues(*_split(entries, self.heads, 2))
         return self.output(_join(self.attend.step(queries, memory, past.visible)))  # type: ignore[no-any-return]
 
@@ -67,9 +68,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, memory_width: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.query = nn.Linear(width, width)
-        self.memory = nn.Linear(memory_width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.memory = Linear(memory_width, 2 * width)
+        self.output = Linear(width, width)
         for linear in (self.query, self.memory):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -82,6 +83,8 @@ class CrossAttention(nn.Module):
         """Attends to `memory`; `mask` (rows, positions of the other side) is true where real."""
         dropout = self.dropout if self.training else 0.0
         (queries,) = _split(self.query(states), self.heads, 1)
+        if queries.dtype != memory.keys.dtype and not records_attention():  # kept for generation
+            return self.output(_join(attend_kept(queries, memory, mask[:, None, None])))  # type: ignore[no-any-return]
         values, weights = attend(queries, memory, mask[:, None, None], False, dropout, records_attention())
         record_attention("cross", weights)
         return self.output(_join(values))  # type: ignore[no-any-return]

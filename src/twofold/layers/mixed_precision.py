@@ -21,7 +21,8 @@ def autocast(device: str, dtype: torch.dtype | None, training: bool) -> Abstract
 
 def float32(device: str) -> AbstractContextManager[object]:
     """Switches autocast off, under which scores, and sums over many positions, lose their digits."""
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+    switched_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if switched_on else nullcontext()
 
 
 def widened(values: Tensor) -> Tensor:

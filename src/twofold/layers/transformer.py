@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from twofold.layers.attend import AttendKind, KeysValues, make_attend
 from twofold.layers.attention import CrossAttention, Past, SelfAttention
 from twofold.layers.blocks import NormKind, PositionKind, Rotary, dropout, make_norm
+from twofold.layers.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ class FeedForward(nn.Module):
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
         inner = settings.feed_forward or 4 * settings.width
-        self.inner = nn.Linear(settings.width, inner)
-        self.outer = nn.Linear(inner, settings.width)
+        self.inner = Linear(settings.width, inner)
+        self.outer = Linear(inner, settings.width)
         self.activation = F.relu if settings.activation == "relu" else F.gelu
         self.dropout = settings.dropout
 

@@ -17,6 +17,7 @@ from twofold.data.cache import Field
 from twofold.data.files import Row, Sources
 from twofold.data.tokenizer import TextTokenizer
 from twofold.errors import TwofoldError, did_you_mean
+from twofold.generate.decoder import TextEngine
 from twofold.inputs import INPUT, Input
 from twofold.layers.mixed_precision import autocast
 from twofold.model import describing, encoding, explaining, predicting, saved, summarizing
@@ -37,6 +38,8 @@ class Model(nn.Module):
 
     precision: torch.dtype | None = None
     """Data type for computation (mixed precision); None uses that of the weights."""
+    writer: TextEngine | None = None
+    """Engine that computes texts in place of encoder and decoder when nothing is learned."""
     ranks = False
     """True if the model ranks candidates."""
 
@@ -125,7 +128,7 @@ class Model(nn.Module):
         """Sets training mode; frozen layers of the encoders stay in evaluation mode."""
         super().train(mode)
         for encoder in self.encoders() if mode else ():
-            encoder.engine = None  # its graph holds the weights as they were loaded
+            encoder.engine = self.writer = None  # their files hold the weights as they were loaded
         for layer in (layer for encoder in self.encoders() for layer in encoder.modules()):
             parameters = list(layer.parameters())
             if parameters and not any(parameter.requires_grad for parameter in parameters):
@@ -239,7 +242,7 @@ class Model(nn.Module):
     @property
     def computing(self) -> dict[str, str]:
         """Precision and runtime that it computes with where nothing is learned."""
-        engines = [encoder.engine for encoder in self.encoders() if encoder.engine is not None]
+        engines = [engine for engine in (self.writer, *(part.engine for part in self.encoders())) if engine is not None]
         precision = "float32" if self.precision is None else str(self.precision).removeprefix("torch.")
         return {"precision": precision, "runtime": engines[0].name if engines else "torch"}
 

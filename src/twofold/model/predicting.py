@@ -121,6 +121,8 @@ def reading_batch(model: Model, items: Sequence[Any], begun: Ids) -> Batch:
 
 def _raw(model: Model, batch: Batch, part: Decoder, options: GenerateOptions) -> Sequence[Any]:
     """Decoder's result for each row of a batch."""
+    if model.writer is not None and (written := model.writer(batch, options)) is not None:
+        return checked(written)
     return checked(part.predict(model.encode_batch(batch), options))
 
 

@@ -1,4 +1,4 @@
-"""Engines that compute encoders faster than torch where nothing is learned: OpenVINO and ONNX Runtime."""
+"""Engines faster than torch where nothing is learned: OpenVINO, ONNX Runtime for encoders, CTranslate2 for texts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from twofold.errors import TwofoldError, did_you_mean
 if TYPE_CHECKING:
     from twofold.model import Model
 
-Runtime = Literal["auto", "torch", "openvino", "onnxruntime"]
+Runtime = Literal["auto", "torch", "openvino", "onnxruntime", "ctranslate2"]
 VARIABLE = "TWOFOLD_RUNTIME"
 """Environment variable that decides what `auto` means."""
-EXPORT_NEEDS = ("onnx", "onnxscript")
-"""Packages that making a graph takes."""
+INT8 = "int8"
+"""Precision of weights that only CTranslate2 computes with."""
 EXTRA = "pip install 'twofold[fast]'"
 
 
@@ -27,18 +27,29 @@ def install(model: Model, runtime: str = "auto", precision: str = "auto") -> Non
     import torch
 
     from twofold.runtime.compiled import CompiledEncoder
+    from twofold.runtime.translating import Translating
 
     device = model.device.type
-    chosen = precisions.settled(precision, device)
+    chosen = INT8 if precision == INT8 else precisions.settled(precision, device)
+    engine = engine_named(runtime, chosen, precision == "auto") if device == "cpu" else None
+    if engine is not None and chosen not in engine.PRECISIONS:
+        chosen = "float32"
+    if chosen == INT8 and engine is None:
+        raise TwofoldError(f"precision={INT8} is for runtime=ctranslate2 on a CPU")
     model.precision = torch.bfloat16 if chosen == "bfloat16" else None
-    engine = engine_named(runtime, chosen) if device == "cpu" else None
+    if engine is not None and engine.WHOLE:
+        model.writer = Translating(model, engine, chosen)
+        return
     for encoder in model.encoders():
         if engine is not None:
             encoder.engine = CompiledEncoder(encoder, engine, engine.__name__.rsplit(".", 1)[-1], chosen)
 
 
-def engine_named(runtime: str, precision: str) -> ModuleType | None:
-    """Returns the engine of a runtime, None for torch; `auto` is OpenVINO where the extra `fast` is installed."""
+def engine_named(runtime: str, precision: str, any_precision: bool = False) -> ModuleType | None:
+    """Returns the engine of a runtime, None for torch; `auto` is OpenVINO where the extra `fast` is installed.
+
+    any_precision: take an engine that lacks the precision, too
+    """
     automatic = runtime == "auto"
     if automatic:
         runtime = os.environ.get(VARIABLE) or "auto"
@@ -52,7 +63,7 @@ def engine_named(runtime: str, precision: str) -> ModuleType | None:
         return None
     if missing:
         raise TwofoldError(f"runtime={runtime} needs {', '.join(missing)}: {EXTRA}")
-    if precision not in engine.PRECISIONS:
+    if precision not in engine.PRECISIONS and not any_precision:
         if automatic:
             return None
         raise TwofoldError(f"runtime={runtime} computes {', '.join(engine.PRECISIONS)}; set precision=float32")
@@ -66,4 +77,4 @@ def is_installed(runtime: str) -> bool:
 
 def _missing(engine: ModuleType) -> list[str]:
     """Returns the packages that an engine lacks."""
-    return [package for package in (*engine.NEEDS, *EXPORT_NEEDS) if find_spec(package) is None]
+    return [package for package in engine.NEEDS if find_spec(package) is None]

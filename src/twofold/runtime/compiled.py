@@ -102,7 +102,7 @@ class CompiledEncoder:
         hidden = self._by_torch(batch)
         signature = signature_of(batch, hidden)
         folder = store.engines_folder() / graph.fingerprint(self.encoder, batch)
-        record, form = self._record(folder), None
+        record, form = self._record(folder / store.GRAPH), None
         if record is None:
             self._make(folder, batch, signature)
             record, form = self._check(folder, batch, signature, hidden, threads)
@@ -112,31 +112,19 @@ class CompiledEncoder:
         store.mark_used(folder)
         return form or Form(self.engine.load(folder / store.GRAPH, self.precision, threads), signature, hidden, threads)
 
-    def _record(self, folder: Path) -> Record | None:
-        """Returns the record of an earlier check, if graph, engine and processor are still the same."""
-        try:
-            record = store.read_record(folder, self.name, self.precision)
-        except (TwofoldError, TypeError, KeyError):
-            self._say("the record of its file is damaged; made anew", still="")
-            return None
-        if record is None:
-            return None
-        path = folder / store.GRAPH
-        if not record.refused and (not path.is_file() or storage.sha256(path) != record.sha256):
-            path.unlink(missing_ok=True)
-            self._say("its file is damaged; made anew", still="")
-            return None
-        if record.version != self.engine.version() or record.processor != list(processor_flags()):
-            self._say("its file is of another version or another processor; made anew", still="")
-            return None
-        return record
+    def _record(self, path: Path) -> Record | None:
+        return store.known_record(
+            path, self.name, self.precision, self.engine.version(), lambda what: self._say(what, "")
+        )
 
     def _make(self, folder: Path, batch: Batch, signature: Signature) -> None:
         if not (folder / store.GRAPH).is_file():
             if folder.exists():
                 graph.export(self.encoder, batch, signature, folder / store.GRAPH)
             else:
-                store.add_graph(folder, lambda path: graph.export(self.encoder, batch, signature, path))
+                store.add_folder(
+                    folder, lambda aside: graph.export(self.encoder, batch, signature, aside / store.GRAPH)
+                )
 
     def _check(
         self, folder: Path, batch: Batch, signature: Signature, hidden: Hidden, threads: int

@@ -11,8 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 PRECISIONS = {"float32": "float32"}
-NEEDS = ("onnxruntime",)
-"""Packages that computing takes."""
+NEEDS = ("onnxruntime", "onnx", "onnxscript")
+"""Packages that computing and making a graph take."""
+WHOLE = False
+"""Computes encoders."""
 
 
 def version() -> str:

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-NEEDS = ("openvino",)
-"""Packages that computing takes."""
+NEEDS = ("openvino", "onnx", "onnxscript")
+"""Packages that computing and making a graph take."""
+WHOLE = False
+"""Computes encoders."""
 
 
 def version() -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from twofold import storage
 from twofold.data.cache import ABOUT, cache_folder
 from twofold.errors import TwofoldError
+from twofold.precision import processor_flags
 
 FOLDER, RANKERS = "engines", "rankers"
 GRAPH = "graph.onnx"
@@ -74,20 +75,39 @@ def write_record(folder: Path, record: Record) -> None:
     storage.write_checked_json(folder / record.file, {"format": FORMAT, **record.__dict__})
 
 
-def add_graph(folder: Path, write: Callable[[Path], None]) -> None:
-    """Makes the folder of a graph; `write` writes the graph to a path. The first process to finish keeps its copy."""
+def known_record(path: Path, engine: str, precision: str, version: str, say: Callable[[str], None]) -> Record | None:
+    """Reads the record of an earlier check of a file, if file, engine and processor are still the same."""
+    try:
+        record = read_record(path.parent, engine, precision)
+    except (TwofoldError, TypeError, KeyError):
+        say("the record of its file is damaged; made anew")
+        return None
+    if record is None:
+        return None
+    if not record.refused and (not path.is_file() or storage.sha256(path) != record.sha256):
+        path.unlink(missing_ok=True)
+        say("its file is damaged; made anew")
+        return None
+    if record.version != version or record.processor != list(processor_flags()):
+        say("its file is of another version or another processor; made anew")
+        return None
+    return record
+
+
+def add_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Makes a folder in one step; `write` fills it. The first process to finish keeps its copy."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.parent / f".new-{folder.name}-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
-        write(aside / GRAPH)
+        write(aside)
         with contextlib.suppress(OSError):  # another process was faster
             aside.rename(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    if not (folder / GRAPH).is_file():
-        raise TwofoldError(f"{folder}: the graph of an engine cannot be kept there")
+    if not folder.is_dir():
+        raise TwofoldError(f"{folder}: the files of an engine cannot be kept there")
     remove_oldest(folder)
 
 
