@@ -59,7 +59,13 @@ def test_a_training_folder_holds_the_model_the_recipe_and_the_log(folder: Path) 
     names = {path.name for path in (folder / "run").iterdir()}
     assert {"model", "checkpoints", "recipe.yaml", "log.jsonl"} <= names
     log = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
-    assert log[0] == {"step": 0, "rows": 50, "validation_rows": 10, "cut": {"input": 0, "main": 0}}
+    assert log[0] == {
+        "step": 0,
+        "precision": "float32",
+        "rows": 50,
+        "validation_rows": 10,
+        "cut": {"input": 0, "main": 0},
+    }
     assert [line["step"] for line in log if "loss" in line] == [1, 2, 3, 4]
     assert any("dev_loss" in line for line in log)
 

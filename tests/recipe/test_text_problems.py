@@ -283,7 +283,7 @@ def test_a_recipe_is_the_same_when_it_is_read_again() -> None:
         (
             {"source": ["one", "other"]},
             {"kind": "tokens"},
-            r"input\.read: apart: .* for the decoder 'tokens'; take decoder: \{kind: label, compare: cosine\}",
+            r"input\.read: apart: .* to the decoder 'tokens'; take decoder: \{kind: label, compare: cosine\}",
         ),
     ],
 )

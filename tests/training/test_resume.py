@@ -91,7 +91,7 @@ def test_no_model_is_claimed_that_is_not_there(tmp_path: Path, recipe: dict[str,
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1].decode().splitlines()
     assert not (tmp_path / "run" / "model").exists()
-    assert re.fullmatch(r"stopped after \d+ steps; no model was saved yet; go on with --resume", said[-1])
+    assert re.fullmatch(r"stopped after \d+ steps; no model was saved yet; continue with --resume", said[-1])
 
 
 def wait_for_a_reader(pipe: int, process: subprocess.Popen[str]) -> None:

@@ -105,7 +105,8 @@ class PolyEncoder(RankingDecoder):
         return vectors if self.heads is None else self.heads.ceiling(vectors)
 
     def _score(self, keys: Tensor, values: Tensor | None, block: Tensor, of: Vectors) -> Tensor:
-        if self.heads is None and len(of) == 1:  # a matrix of candidates and codes is a third faster than its transpose
+        if self.heads is None and len(of) == 1 and not torch.is_grad_enabled():
+            # For a search, a matrix of candidates and codes is a third faster than its transpose.
             products = block @ keys[0].T
             logits = products if self.beta == 1.0 else products * self.beta
             if of.mask is not None:

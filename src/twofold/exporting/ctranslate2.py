@@ -42,7 +42,7 @@ best = translator.translate_batch([pieces], max_decoding_length=about["limit"])[
 print(target.decode([target.token_to_id(piece) for piece in best]))
 """
 READING = "reading.json"
-"""How `read.py` reads the source, and the most tokens that the model writes."""
+"""Settings by which `read.py` reads the source, and the maximum number of tokens that the model generates."""
 MOST_TOKENS = 40
 """Length up to which sample answers are compared."""
 

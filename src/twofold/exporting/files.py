@@ -35,7 +35,7 @@ class Written:
     graphs: list[Graph]
     files: dict[str, Path]
     abouts: dict[str, Any]
-    """How each graph's input is read, as `read.py` takes it."""
+    """Settings by which `read.py` reads the input of each graph."""
     load: Load
 
     def opened(self) -> parity.Run:

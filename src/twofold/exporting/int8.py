@@ -51,8 +51,8 @@ def quantized(job: Job, written: Written, folder: Path, parity: Parity) -> Parit
             "export without --int8"
         )
     measured = {"float32": before, "int8": after, "rows": float(len(job.rows))}
-    found = compared(job, written, folder, parity)
-    return replace(found, precision="int8", tolerance=1.0, int8=measured)
+    certificate = compared(job, written, folder, parity)
+    return replace(certificate, precision="int8", tolerance=1.0, int8=measured)
 
 
 def quantize(path: Path) -> None:
@@ -89,8 +89,8 @@ def computed_by(model: Ranker, run: Run) -> Ranker:
     """Copy of a ranker that reads through written graphs; it shares the weights of the decoder."""
 
     def side(what: str) -> Side:
-        own = model.side(what)
-        return GraphSide(own.input, own.encoder, own.keep, run, GRAPHS[what])
+        known = model.side(what)
+        return GraphSide(known.input, known.encoder, known.keep, run, GRAPHS[what])
 
     twin = copy.copy(model)
     twin.side = side  # type: ignore[method-assign]

@@ -76,10 +76,10 @@ def of_graphs(
         if graph.input is not None:
             _check_reading(graph, abouts[graph.name], folder)
     count = sum(len(graph.samples) for graph in graphs)
-    found = replace(known, graphs=each, largest_difference=max(each.values()), samples=count)
+    certificate = replace(known, graphs=each, largest_difference=max(each.values()), samples=count)
     if isinstance(model, Ranker):
-        return replace(found, agreement=_rankings(model, run, folder, abouts))
-    return replace(found, agreement=_answers(next(graph for graph in graphs if graph.name == MODEL), run))
+        return replace(certificate, agreement=_rankings(model, run, folder, abouts))
+    return replace(certificate, agreement=_answers(next(graph for graph in graphs if graph.name == MODEL), run))
 
 
 def difference(ours: Any, theirs: Any) -> float:
@@ -151,7 +151,7 @@ def _new_axis(axis: int, dimensions: int) -> tuple[Any, ...]:
 
 def _differences(graph: Graph, run: Run) -> list[float]:
     """Differences of one graph over its samples; vectors of padding are nobody's."""
-    found = [0.0]
+    differences = [0.0]
     for sample in graph.samples:
         ours, theirs = run(graph.name, arrays(sample)), arrays(graph.expected(sample))
         real = theirs.get(MASK)
@@ -159,8 +159,8 @@ def _differences(graph: Graph, run: Run) -> list[float]:
             both = [ours[name], expected]
             if real is not None and name == VECTORS and ours[name].shape == expected.shape:
                 both = [values[real] for values in both]
-            found.append(difference(*both))
-    return found
+            differences.append(difference(*both))
+    return differences
 
 
 def _check_reading(graph: Graph, about: Mapping[str, Any], folder: Path) -> None:

@@ -143,10 +143,10 @@ def _vectors_compared(model: Ranker, folder: Path, known: Parity) -> Parity:
     texts, scale = _texts(model), output_scale(model)
     ours = [model.embed_contexts(texts).single, model.embed_candidates(texts).single / scale]
     vectors = [theirs.encode_query(texts), theirs.encode_document(texts)]
-    found = [difference(mine.numpy(), other) for mine, other in zip(ours, vectors, strict=True)]
+    differences = [difference(mine.numpy(), other) for mine, other in zip(ours, vectors, strict=True)]
     scores = np.asarray(theirs.similarity(*vectors))
     expected = model.similarity(texts, texts) / scale
-    return _found(known, [*found, difference(scores, expected)], agreement(scores, expected), len(texts))
+    return _found(known, [*differences, difference(scores, expected)], agreement(scores, expected), len(texts))
 
 
 def _pairs_compared(model: Ranker, folder: Path, known: Parity) -> Parity:

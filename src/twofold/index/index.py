@@ -127,11 +127,11 @@ class Index:
         checked = [model.check_context(context) for context in as_list(contexts, "contexts")]
         start = time.perf_counter()
         embeddings = model.embed_contexts(checked)
-        found: list[tuple[list[Hit], bool]] = []
+        answers: list[tuple[list[Hit], bool]] = []
         for first in range(0, len(checked), AT_A_TIME):
-            found += self._search(embeddings[first : first + AT_A_TIME], k, where, excluded, mode == "fast")
+            answers += self._search(embeddings[first : first + AT_A_TIME], k, where, excluded, mode == "fast")
         each = (time.perf_counter() - start) * 1000 / len(checked)
-        return [Hits(hits, proven, each) for hits, proven in found]
+        return [Hits(hits, proven, each) for hits, proven in answers]
 
     def _search(
         self, contexts: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool

@@ -133,7 +133,10 @@ def files_of(name: str) -> list[Path]:
             return []
     elif (folder / "model").is_dir():
         folder = folder / "model"
-    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    try:
+        return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    except (OSError, ValueError):  # a name that no folder can have
+        return []
 
 
 def folder_for(name: str, runtime: str, precision: str) -> Path | None:

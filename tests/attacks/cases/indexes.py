@@ -205,7 +205,7 @@ ASKED += [
     Case("build onto a file", put("i", "mine"), (*BUILD, "STAGE/bi"), "HERE/i"),
     Case("build onto a folder", put("i/x", "mine"), (*BUILD, "STAGE/bi"), "HERE/i"),
     Case("build --stored int4", nothing, (*BUILD, "STAGE/bi", "--stored", "int4"), "--stored", 2),
-    Case("build --stored int8, one vector each", nothing, (*BUILD, "STAGE/bi", "--stored", "int8"), "stored: int8"),
+    Case("build --stored float64", nothing, (*BUILD, "STAGE/bi", "--stored", "float64"), "--stored", 2),
     Case("build at a zero byte", nothing, ("index", "build", "HERE/a\0", *BUILD[3:], "STAGE/bi"), "zero byte", 2),
     Case("build at no name", nothing, ("index", "build", "", *BUILD[3:], "STAGE/bi"), "INDEX", 2),
 ]
