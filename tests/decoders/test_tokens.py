@@ -159,7 +159,7 @@ def test_what_is_guessed_must_suit_the_encoder(tokenizer: TextTokenizer) -> None
         guesser(tokenizer, masked=0.0)
     with pytest.raises(
         TwofoldError,
-        match=r"^the decoder 'main' predicts masked tokens, but the encoder is causal, .*; output.masked: 0",
+        match=r"^the decoder 'main' predicts masked tokens, but the encoder is causal, .*masked: 0",
     ):
         guesser(tokenizer, masked=0.15, causal=True)
 

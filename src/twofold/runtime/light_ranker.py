@@ -125,17 +125,11 @@ def find_ranker(name: str, runtime: str, precision: str) -> LightRanker | None:
 
 def files_of(name: str) -> list[Path]:
     """Returns the files that determine a model, without reading them; empty for models that are not local folders."""
-    folder = Path(name)
-    if name == DEFAULT:
-        try:
-            folder = packaged_folder(DEFAULT_PACKAGE, "") / "model"
-        except TwofoldError:
-            return []
-    elif (folder / "model").is_dir():
-        folder = folder / "model"
     try:
+        folder = packaged_folder(DEFAULT_PACKAGE, "") if name == DEFAULT else Path(name)
+        folder = folder / "model" if (folder / "model").is_dir() else folder
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
-    except (OSError, ValueError):  # a name that no folder can have
+    except (TwofoldError, OSError, ValueError):  # no such package, or a name that no folder can have
         return []
 
 
