@@ -14,8 +14,12 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Tests that load other engines than torch run in processes of their own.
+ENGINES := tests/runtime tests/exporting tests/docs tests/cli/test_export.py
+
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(addprefix --ignore=,$(ENGINES))
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(ENGINES)
 
 # The long and real-data forms of the tests, then every benchmark, with what they are held against.
 bench: $(READY)
