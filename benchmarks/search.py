@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before any of these is imported
 
@@ -26,7 +26,7 @@ from _common import ROOT, processor_flags, save
 from _search_data import contexts, enlarged, read, trained
 from _search_huge import measure
 
-from twofold.decoders import Vectors
+from twofold.decoders import RankingDecoder, Vectors
 from twofold.index.quantized import QuantizedProjections, QuantizedVectors, principal_directions
 from twofold.index.search import Query, StoredVectors, approximate_top_k, exact_top_k, search
 from twofold.index.top_k import TopK
@@ -80,7 +80,8 @@ class Candidates:
 
     def product(self, query: Query) -> Any:
         """One matrix product, one softmax, every candidate scored."""
-        return torch.topk(query.head.score(query.contexts, Vectors(self.torch[:, None]))[0], K)
+        head = cast(RankingDecoder, query.head)
+        return torch.topk(head.score(query.contexts, Vectors(self.torch[:, None]))[0], K)
 
     def public(self, query: Query) -> Any:
         """A context vector for every candidate, a block at a time so that it fits into memory."""

@@ -251,12 +251,6 @@ def open_index(
     from twofold.index import Index
 
     def load_as_built(name: str | Path, built: Mapping[str, str]) -> Ranker:
-        computing = {"runtime": runtime, "precision": precision}
-        if not runtimes.is_installed(built.get("runtime", "torch")):
-            built = {**built, "runtime": "torch"}
-        computing = {
-            setting: built.get(setting, given) if given == "auto" else given for setting, given in computing.items()
-        }
-        return load_ranker(name, device, allow_code, **computing)
+        return load_ranker(name, device, allow_code, **runtimes.as_built(built, runtime, precision))
 
     return Index(folder, model, load_as_built)

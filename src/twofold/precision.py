@@ -1,14 +1,15 @@
-"""Precision that this machine computes fast: bfloat16 where the processor's flags and a timed product say so."""
+"""Precision that this machine computes fast, by the processor's flags and a timed product; and its threads."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -47,6 +48,19 @@ def is_fast(device: str = "cpu") -> bool:
 @cache
 def _is_fast_here() -> bool:
     return any(flag in processor_flags() for flag in NATIVE) and _product_is_faster()
+
+
+def loaded_torch() -> Any:
+    """Returns torch if this process has imported it, else None: a search works without it."""
+    return sys.modules.get("torch")
+
+
+def thread_count() -> int:
+    """Returns the number of threads to compute with: torch's, or without torch that of the environment."""
+    torch = loaded_torch()
+    return (
+        cast(int, torch.get_num_threads()) if torch else int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    )
 
 
 @cache

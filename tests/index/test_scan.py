@@ -150,9 +150,9 @@ def test_no_score_is_above_its_bound(size: int, length: float) -> None:
 def test_integers_bound_nothing_where_their_products_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     real = products.integer_products
     monkeypatch.setattr(products, "PAYS", 0.0)
-    assert products.integers_pay.__wrapped__(96)
+    assert products.tried.__wrapped__(96)
     monkeypatch.setattr(products, "integer_products", lambda first, second: real(first, second) + 1)
-    assert not products.integers_pay.__wrapped__(96)
+    assert not products.tried.__wrapped__(96)
 
 
 def test_a_group_of_several_vectors_counts_its_largest_product() -> None:

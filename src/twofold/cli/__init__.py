@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import cache, compare, convert, demo, evaluate, export, predict, rank, ranking, summary, train
+from twofold.cli import cache, compare, convert, demo, evaluate, export, predict, rank, ranking, search, summary, train
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 _MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
-_RANKERS = (rank.rank, ranking.index, ranking.search)
+_RANKERS = (rank.rank, ranking.index, search.search)
 _WEIGHTS = (convert.import_weights, export.export)
 for command in (demo.demo, *_MODELS, *_RANKERS, *_WEIGHTS, cache.cache, train.list_parts):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""`twofold search` and `twofold index`: candidates in an index."""
+"""`twofold index`: candidates in an index; and the options and answers of commands that rank."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from twofold.cli.options import (
     FilePath,
     RowsFile,
     Stage,
-    check_files,
     json_option,
-    loading_options,
     several,
     show,
     where_options,
@@ -29,13 +27,15 @@ TEXTS = (
     "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz. Images: a folder, a zip "
     "archive or a table. `-` reads lines of text or JSON from standard input."
 )
-_folder = click.argument("folder", metavar="INDEX", type=FilePath())
+folder_argument = click.argument("folder", metavar="INDEX", type=FilePath())
+"""Folder of an index."""
 _texts = click.option("--texts", required=True, type=RowsFile(), help=TEXTS)
-_model = click.option("--model", help="Folder of the index's model, if it was moved.")
+model_option = click.option("--model", help="Folder of the index's model, if it was moved.")
+"""Model of an index."""
 reverse_option = click.option(
     "--reverse", is_flag=True, help="Swap the two sides of a `bi` ranker: find contexts for a candidate."
 )
-_new_texts = several(_folder, _texts, _model, where_options)
+_new_texts = several(folder_argument, _texts, model_option, where_options)
 ranking_options = several(
     click.option("-k", default=10, type=click.IntRange(1), help="Number of hits."),
     click.option(
@@ -49,52 +49,6 @@ ranking_options = several(
     json_option,
 )
 """Options for the number of hits, later stages of a cascade, the device and JSON."""
-
-
-@click.command()
-@_folder
-@click.argument("context", nargs=-1, required=True)
-@click.option("--where", metavar="FILTER", help="Only candidates whose fields match, such as 'lang = \"ko\"'.")
-@click.option("--exclude", multiple=True, metavar="ID", help="Leave out the candidate with this id; can be repeated.")
-@click.option(
-    "--mode",
-    default="exact",
-    type=click.Choice(["exact", "fast"]),
-    help="exact: the true top-k, with a certificate; fast: approximate, at half the cost.",
-)
-@_model
-@ranking_options
-def search(
-    folder: Path,
-    context: tuple[str, ...],
-    model: str | None,
-    k: int,
-    then: tuple[tuple[str, int], ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Search INDEX for CONTEXT; several CONTEXTs are the turns of one dialogue, oldest first.
-
-    The search is exact, with a certificate that no other candidate scores higher; --mode fast is approximate. With
-    --then, another ranker re-ranks the best K candidates.
-
-    \b
-      twofold search answers.index "how do I list a folder?"
-      twofold search answers.index "hi" "hello, what can I do?" "my disk is full" -k 3 --json
-      twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/rank_cross:20
-    """
-    from twofold import api
-    from twofold.model.candidates import cascade
-
-    loading = loading_options(options)
-    with api.open_index(folder, model, **loading) as index:
-        rankers = api.load_stages(index.model, then, **loading)
-        turns, excluded = list(context), index.given_ids(options["exclude"])
-        check_files(turns, index.model.contexts.config)
-        index.model.check_context(turns)  # the model is loaded before the clock starts
-        filters = (options["where"], excluded, options["mode"])
-        hits = cascade(lambda depth: index.search(turns, depth, *filters), len(index), rankers, turns, k)
-    show_hits(turns, hits, as_json)
 
 
 @click.group()
@@ -112,7 +66,7 @@ def index() -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.option(
     "--model", required=True, help="Bi-encoder, poly-encoder or late interaction: a folder, a hub id, `default`, ..."
 )
@@ -159,7 +113,7 @@ def update(folder: Path, texts: str, **opening: Any) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def remove(folder: Path, ids: tuple[str, ...]) -> None:
     """Remove candidates by id. If an id is unknown, nothing is removed."""
@@ -167,7 +121,7 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 def compact(folder: Path) -> None:
     """Merge the files of an index after many changes, without removed candidates."""
     from twofold import api
@@ -177,7 +131,7 @@ def compact(folder: Path) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.argument("new", metavar="NEW", type=FilePath())
 @click.option("--anyway", is_flag=True, help="Copy even if the index has lost some of its last changes.")
 def copy(folder: Path, new: Path, anyway: bool) -> None:
@@ -192,7 +146,7 @@ def copy(folder: Path, new: Path, anyway: bool) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.option("--check", is_flag=True, help="Compare all files with their checksums.")
 @json_option
 def info(folder: Path, check: bool, as_json: bool) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from twofold.config import Part, Role
@@ -139,6 +141,18 @@ class RankingDecoder(Decoder):
     def stored_score(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         """Scores (contexts, candidates) from the stored vectors of candidates."""
         return self.score(contexts, candidates)
+
+    @torch.no_grad()
+    def bounding_vectors(self, context: Vectors) -> NDArray[np.float32]:
+        """Vectors of `ceiling` of one context, for a search."""
+        return self.ceiling(context).cpu().numpy()
+
+    @torch.no_grad()
+    def scores_of_stored(self, context: Vectors, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores (candidates,) for one context, of candidates with one stored vector each, (candidates, width)."""
+        candidates = Vectors(torch.from_numpy(vectors)[:, None].to(context.vectors.device))
+        scores: NDArray[np.float32] = self.stored_score(context, candidates)[0].cpu().numpy()
+        return scores
 
     def most_vectors(self, tokens: int | None) -> int | None:
         """Largest number of vectors kept of a candidate with at most `tokens` tokens; None means no limit."""

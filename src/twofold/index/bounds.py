@@ -19,9 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from twofold.index.kernels import (
     add_largest_products,
@@ -36,6 +34,7 @@ from twofold.index.quantized import (
     HALF,
     TINY,
     Floats,
+    Integers,
     QuantizedDirections,
     QuantizedVectors,
     Rows,
@@ -117,18 +116,18 @@ class Bounds:
         """v = step·p + f, so c·v ≤ step_c·step·q·p + ‖r‖·‖v‖ + (‖c‖ + ‖r‖)·‖f‖."""
         integers, steps, lost = self.rounded
         errors, norms = candidates.errors[rows], candidates.norms[rows]
-        dots = integer_products(integers, torch.from_numpy(candidates.integers.take(rows, 0)).T).numpy()
+        dots = integer_products(integers, candidates.integers.take(rows, 0).T)
         bounds: Floats = (self.margin + lost) * norms + (np.float32(self.longest) + lost) * errors
         add_largest_products(dots.reshape(*steps.shape, len(rows)), steps, candidates.steps[rows], bounds)
         return bounds
 
     @cached_property
-    def rounded(self) -> tuple[Tensor, Floats, np.float32]:
+    def rounded(self) -> tuple[Integers, Floats, np.float32]:
         """Vectors as 8-bit integers, (vectors of all groups, width), their steps, and what that loses at most."""
         groups, vectors, width = self.groups.shape
         quantized = QuantizedVectors.of(self.groups.reshape(-1, width))
         steps, errors = (values.reshape(groups, vectors) for values in (quantized.steps, quantized.errors))
-        return torch.from_numpy(quantized.integers), steps, np.float32(errors.max(1).sum())
+        return quantized.integers, steps, np.float32(errors.max(1).sum())
 
     @cached_property
     def span(self) -> Span:
@@ -138,11 +137,11 @@ class Bounds:
 def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors) -> Floats:
     """Computes the loose bounds of several contexts, the same as each alone, while every row is read once."""
     halves = zip(*(bounds.centers.halves() for bounds in queries), strict=True)
-    directions = torch.from_numpy(np.concatenate([part for half in halves for part in half]))
+    directions = np.concatenate([part for half in halves for part in half])
     bounds, parameters = np.empty((len(queries), len(candidates)), np.float32), parameters_of(queries)
     for start in range(0, len(candidates), SHARED_BLOCK):
         block = slice(start, start + SHARED_BLOCK)
-        dots = integer_products(directions, torch.from_numpy(candidates.integers[block]).T).numpy()
+        dots = integer_products(directions, candidates.integers[block].T)
         high, low = np.split(dots, 2)
         high *= HALF
         high += low

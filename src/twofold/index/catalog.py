@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from twofold.index import database as sqlite
 from twofold.index.database import CATALOG_FILE, FORMAT, REMEDY, Entry, ShardRecord, small_tables_checksum
 from twofold.index.filters import condition, mismatches
 from twofold.index.quantized import Floats, Rows
-
-if TYPE_CHECKING:
-    from twofold.model.ranker import Ranker
+from twofold.types.searching import ContextReader
 
 LOCK_WAIT = 60.0
 """Seconds to wait for another process that is writing."""
@@ -182,7 +180,7 @@ class Catalog:
 
     # --- checks ---
 
-    def check_model(self, model: Ranker, name: object) -> None:
+    def check_model(self, model: ContextReader, name: object) -> None:
         """Refuses a model other than the one that the index was built with: vectors of two models do not mix."""
         if self.metadata("fingerprint") != model.fingerprint():
             built, given = self.metadata("decoder"), model.kind

@@ -10,14 +10,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from twofold.data.candidates import Text, Texts, at_hand
 from twofold.data.passages import Sizes, Split
 from twofold.data.top_k import as_k
-from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
 from twofold.index.quantized import Rows
@@ -26,13 +25,15 @@ from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
 from twofold.index.snapshot import SnapshotCache, copy_index
 from twofold.index.top_k import ranked_hits
 from twofold.index.writer import Writer, build_index
-from twofold.model.load import load_ranker
-from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits, StoredCandidate
+from twofold.types.searching import ContextReader, EncodedContexts, SearchHead
+
+if TYPE_CHECKING:  # an index can be searched without torch
+    from twofold.model.ranker import Ranker
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 Folder = str | Path
-Load = Callable[[Folder, Mapping[str, str]], Ranker]
+Load = Callable[[Folder, Mapping[str, str]], "Ranker"]
 """Function that loads a ranker by name; it is also given the runtime and precision of the index."""
 Ids = Iterable[Any]
 Mode = Literal["exact", "fast"]
@@ -49,6 +50,7 @@ class Index:
         """Opens an index; `model` is the one that it was built with, if that was moved, and `load` loads it by name."""
         self.folder = Path(folder)
         self._given_model, self._load = model, load or _load_by_torch
+        self._reader: ContextReader | None = None
         self._catalogs = CatalogPerThread(self.folder)
         self._snapshots = SnapshotCache(self.folder)
         _OPEN.add(self)
@@ -101,11 +103,16 @@ class Index:
         name = self._given_model or self._catalog.metadata("model")
         if not name:
             raise TwofoldError(f"{self.folder}: was built from Python with a model at hand; give that model")
-        ranker = name if isinstance(name, Ranker) else self._load(name, self._computing())
-        if self._catalog.metadata("reversed") and not ranker.is_reversed:
+        ranker = self._load(name, self.computing) if isinstance(name, str | Path) else name
+        if self.is_reversed and not ranker.is_reversed:
             ranker = ranker.reversed()
         self._catalog.check_model(ranker, "the one given" if name is ranker else name)
         return ranker
+
+    def read_contexts_by(self, reader: ContextReader, name: str) -> None:
+        """Lets a reader of the same model, of this name, encode the contexts of searches in place of `model`."""
+        self._catalog.check_model(reader, name)
+        self._reader = reader
 
     def search(
         self, context: Text, k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
@@ -123,18 +130,19 @@ class Index:
         k = as_k(k)
         if mode not in ("exact", "fast"):
             raise TwofoldError(f"mode: there is no {mode!r}; give exact or fast")
-        model, excluded = self.model, as_list(exclude, "exclude")
+        model, excluded = self._reader or self.model, as_list(exclude, "exclude")
         checked = [model.check_context(context) for context in as_list(contexts, "contexts")]
         start = time.perf_counter()
         embeddings = model.embed_contexts(checked)
         answers: list[tuple[list[Hit], bool]] = []
         for first in range(0, len(checked), AT_A_TIME):
-            answers += self._search(embeddings[first : first + AT_A_TIME], k, where, excluded, mode == "fast")
+            some = embeddings[first : first + AT_A_TIME]
+            answers += self._search(model.head, some, k, where, excluded, mode == "fast")
         each = (time.perf_counter() - start) * 1000 / len(checked)
         return [Hits(hits, proven, each) for hits, proven in answers]
 
     def _search(
-        self, contexts: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool
+        self, head: SearchHead, contexts: EncodedContexts, k: int, where: str | None, exclude: Sequence[Any], fast: bool
     ) -> list[tuple[list[Hit], bool]]:
         """Returns the hits of each context, and True if they are proven; all belong to one moment."""
         failed = -1
@@ -149,7 +157,7 @@ class Index:
                         raise
                     failed = version
                     continue
-                directions, head = snapshot.directions if fast else None, self.model.head
+                directions = snapshot.directions if fast else None
                 queries = [Query(head, contexts[row : row + 1], directions) for row in range(len(contexts))]
                 tops = search(self._snapshots.filtered(snapshot, self._catalog, where, exclude), queries, k)
                 entries = self._catalog.entries_by_key(np.unique(np.concatenate([top.keys for top in tops])).tolist())
@@ -188,7 +196,7 @@ class Index:
                 "model": catalog.metadata("model"),
                 "decoder": catalog.metadata("decoder"),
                 "fingerprint": catalog.metadata("fingerprint"),
-                **self._computing(),
+                **self.computing,
                 "engine": ENGINES[False],
                 "format": int(catalog.metadata("format") or 0),
                 "state": catalog.metadata("state"),
@@ -214,7 +222,19 @@ class Index:
             about["health"] = str(error)
         return about
 
-    def _computing(self) -> dict[str, str]:
+    @property
+    def model_name(self) -> str | None:
+        """Name or folder of the model; None if the model itself was given."""
+        name = self._given_model or self._catalog.metadata("model")
+        return str(name) if name and isinstance(name, str | Path) else None
+
+    @property
+    def is_reversed(self) -> bool:
+        """True if contexts are stored, to be found by candidates."""
+        return bool(self._catalog.metadata("reversed"))
+
+    @property
+    def computing(self) -> dict[str, str]:
         """Precision and runtime that candidates were encoded with, which queries and further candidates keep."""
         known = {name: self._catalog.metadata(name) for name in ("precision", "runtime")}
         return {name: value for name, value in known.items() if value is not None}
@@ -275,4 +295,6 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 def _load_by_torch(name: Folder, _: Mapping[str, str]) -> Ranker:
+    from twofold.model.load import load_ranker
+
     return load_ranker(name)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from twofold.index.kernels import quantize
+from twofold.precision import loaded_torch
 
 Integers = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -67,8 +67,11 @@ class QuantizedProjections:
 
 def widened(vectors: NDArray[Any], scales: Floats | None) -> Floats:
     """Vectors as float32, each times its scale if there are scales; those that are float32 are not copied."""
-    wide = torch.from_numpy(vectors).float()  # numpy takes four times as long for float16
-    return (wide if scales is None else wide * torch.from_numpy(scales)[:, None]).numpy()
+    torch = loaded_torch()  # numpy takes four times as long for float16
+    wide: Floats = (
+        vectors.astype(np.float32, copy=False) if torch is None else torch.from_numpy(vectors).float().numpy()
+    )
+    return wide if scales is None else wide * scales[:, None]
 
 
 def principal_directions(vectors: Floats) -> Floats:

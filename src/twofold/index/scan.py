@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from twofold.index.kernels import compiled
 from twofold.index.places import Places
-from twofold.index.products import integer_products, integers_pay
+from twofold.index.products import float_products, integer_products, integers_pay
 from twofold.index.quantized import Floats, QuantizedVectors, Rows
 from twofold.index.search import SEEDS, Query
 from twofold.index.top_k import LOWEST, TopK, highest, score_down
@@ -85,10 +84,10 @@ def _score_all(query: Query, stored: SeveralVectors, top: TopK) -> TopK:
 def scores_of(query: Query, stored: SeveralVectors, rows: Rows | slice) -> Floats:
     """Computes the scores of some rows: (rows,)."""
     _, size, width = query.groups.shape
-    products = torch.from_numpy(stored.vectors(rows)) @ torch.from_numpy(query.groups.reshape(-1, width)).T
+    products = float_products(stored.vectors(rows), query.groups.reshape(-1, width).T)
     counts, unscaled = stored.places.counts[rows], np.ones(max(products.shape), np.float32)
     scores = np.empty(len(counts), np.float32)
-    sums_of_maxima(products.numpy(), unscaled, unscaled, counts, size, scores)
+    sums_of_maxima(products, unscaled, unscaled, counts, size, scores)
     return scores
 
 
@@ -98,15 +97,15 @@ def upper_bounds(query: Query, stored: SeveralVectors) -> Floats:
     assert stored.norms is not None
     groups, size, width = query.groups.shape
     quantized = QuantizedVectors.of(query.groups.reshape(-1, width))
-    directions = torch.from_numpy(quantized.integers).T.contiguous()
+    directions = np.ascontiguousarray(quantized.integers.T)
     lost, longest = (values.reshape(groups, size).max(1).sum() for values in (quantized.errors, quantized.norms))
     # What float32 can lose in a dot product of this width, in the sum over the groups, and here.
     slack = np.float32(lost + (width + groups + 64) * 2.0**-23 * longest)
     bounds = np.empty(len(stored), np.float32)
     for start, stop in stored.places.blocks(BLOCK_VECTORS):
         vectors, scales = stored.integers(slice(start, stop))
-        products, counts = integer_products(torch.from_numpy(vectors), directions), stored.places.counts[start:stop]
-        sums_of_maxima(products.numpy(), scales, quantized.steps, counts, size, bounds[start:stop])
+        products, counts = integer_products(vectors, directions), stored.places.counts[start:stop]
+        sums_of_maxima(products, scales, quantized.steps, counts, size, bounds[start:stop])
     return bounds + slack * stored.norms
 
 

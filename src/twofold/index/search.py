@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from twofold.decoders import RankingDecoder, Vectors
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.index.bounds import BLOCK, Bounds, loose_together
 from twofold.index.kernels import dot_products
 from twofold.index.products import integers_pay
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
 from twofold.index.top_k import LOWEST, TopK, highest, score_down
+from twofold.precision import thread_count
+from twofold.types.searching import SearchHead
 
 SCAN_LIMIT = 4096
 """Maximum number of candidates that are all scored at once, because bounds do not pay."""
@@ -51,11 +51,10 @@ class Searchable(Protocol):
 class Query:
     """Context, as a search needs it."""
 
-    def __init__(self, head: RankingDecoder, contexts: Vectors, directions: Floats | None = None) -> None:
+    def __init__(self, head: SearchHead, contexts: Any, directions: Floats | None = None) -> None:
         """contexts: a single one; directions: those of the candidates' projections, for an approximate search"""
         self.head, self.contexts = head, contexts
-        with torch.no_grad():
-            self.groups: Floats = head.ceiling(contexts).cpu().numpy()
+        self.groups = head.bounding_vectors(contexts)
         if not np.isfinite(self.groups).all():
             raise TwofoldError(f"the scores are {NOT_NUMBERS}")
         self.shared: SharedPass | None = None
@@ -73,12 +72,9 @@ class Query:
         """Computes the loose bounds of all rows."""
         return self.shared.bounds(self, candidates) if self.shared else loose_bounds(self.bounds, candidates)
 
-    @torch.no_grad()
     def score(self, vectors: Floats) -> Floats:
         """Scores candidates: vectors (candidates, width), scores (candidates,)."""
-        candidates = Vectors(torch.from_numpy(vectors)[:, None].to(self.contexts.vectors.device))
-        scores: Floats = self.head.stored_score(self.contexts, candidates)[0].cpu().numpy()
-        return scores
+        return self.head.scores_of_stored(self.contexts, vectors)
 
 
 class SharedPass:
@@ -212,14 +208,14 @@ def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
-    """Computes the loose bounds of all rows with as many threads as torch uses."""
+    """Computes the loose bounds of all rows, with threads."""
     result = np.empty(len(candidates), np.float32)
 
     def fill(start: int) -> None:
         stop = min(start + BLOCK, len(candidates))
         result[start:stop] = bounds.loose(candidates, start, stop)
 
-    starts, threads = range(0, len(candidates), BLOCK), torch.get_num_threads()
+    starts, threads = range(0, len(candidates), BLOCK), thread_count()
     run = map if len(starts) < 4 or threads == 1 else _threads(threads).map
     list(run(fill, starts))
     return result

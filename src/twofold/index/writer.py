@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,11 @@ from twofold.index.new_rows import NewRows
 from twofold.index.places import Places
 from twofold.index.quantized import Floats, Rows, principal_directions
 from twofold.index.shards import ShardFiles
-from twofold.model.ranker import Ranker
 from twofold.progress import Report, bar
 from twofold.storage.locks import held
+
+if TYPE_CHECKING:
+    from twofold.model.ranker import Ranker
 
 LOCK_FILE = ".lock"
 STORED = ("float32", "float16", "int8")

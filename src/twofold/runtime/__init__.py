@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -68,6 +69,15 @@ def engine_named(runtime: str, precision: str, any_precision: bool = False) -> M
             return None
         raise TwofoldError(f"runtime={runtime} computes {', '.join(engine.PRECISIONS)}; set precision=float32")
     return engine
+
+
+def as_built(built: Mapping[str, str], runtime: str, precision: str) -> dict[str, str]:
+    """Returns the runtime and precision for the queries of an index: those that it was built with, unless others are
+    given; torch computes where that engine is not installed."""
+    if not is_installed(built.get("runtime", "torch")):
+        built = {**built, "runtime": "torch"}
+    given = {"runtime": runtime, "precision": precision}
+    return {name: built.get(name, value) if value == "auto" else value for name, value in given.items()}
 
 
 def is_installed(runtime: str) -> bool:

@@ -80,6 +80,8 @@ def _about(ranker: Ranker, aside: Path) -> dict[str, Any]:
         "format": FORMAT,
         "version": engine.engine.version(),
         "precision": engine.precision,
+        "fingerprint": ranker.fingerprint(),
+        "kind": ranker.kind,
         "softmax_scale": ranker.head.softmax_scale,
         "grouped": ranker.head.several,
         "sha256": {TOKENIZER: storage.sha256(aside / TOKENIZER)},

@@ -27,12 +27,12 @@ from twofold.data.top_k import as_k, best, first_of_equal
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.inputs import InputConfig
 from twofold.inputs.text import TextInput
-from twofold.precision import processor_flags
+from twofold.precision import processor_flags, thread_count
 from twofold.results import Hit, Hits
 from twofold.runtime import engine_named
 from twofold.runtime.store import GRAPH, engines_folder, mark_used, rankers_folder
 
-FORMAT = 1
+FORMAT = 2
 ABOUT, TOKENIZER = "ranker.json", "tokenizer.json"
 CONTEXT, CANDIDATE = "context", "candidate"
 REMEDY = "it is made anew"
@@ -76,15 +76,78 @@ class Side:
 
 
 @dataclass(frozen=True)
+class LightContexts:
+    """Encoded contexts."""
+
+    vectors: Floats
+    """(contexts, vectors, width)"""
+    there: NDArray[np.bool_]
+    """(contexts, vectors), true for real vectors."""
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __getitem__(self, rows: slice) -> LightContexts:
+        return LightContexts(self.vectors[rows], self.there[rows])
+
+    @property
+    def first(self) -> Floats:
+        """Real vectors of the first context, (vectors, width)."""
+        real: Floats = self.vectors[0][self.there[0]]
+        return real
+
+
+@dataclass(frozen=True)
+class LightHead:
+    """Score of a bi-encoder, poly-encoder or late interaction model."""
+
+    softmax_scale: float
+    """β of the score, see `RankingDecoder.softmax_scale`."""
+    grouped: bool
+    """True if each vector of a context is a group of its own, False if all are one group."""
+
+    def bounding_vectors(self, context: LightContexts) -> Floats:
+        """Vectors that bound the scores, (groups, vectors, width)."""
+        return context.first[:, None] if self.grouped else context.first[None]
+
+    def scores_of_stored(self, context: LightContexts, vectors: Floats) -> Floats:
+        """Scores (candidates,) of candidates with one stored vector each, (candidates, width)."""
+        return self.scores(vectors @ context.first.T)
+
+    def scores(self, products: Floats) -> Floats:
+        """Scores (candidates,) from the largest dot product with each vector of a context, (candidates, vectors)."""
+        if self.grouped or products.shape[1] == 1:
+            summed: Floats = products.sum(1)
+            return summed
+        logits = self.softmax_scale * products
+        weights = np.exp(logits - logits.max(1, keepdims=True))
+        scores: Floats = ((weights * products).sum(1) / weights.sum(1)).astype(np.float32)
+        return scores
+
+
+@dataclass(frozen=True)
 class LightRanker:
     """Ranker of a bi-encoder, poly-encoder or late interaction model."""
 
     contexts: Side
     candidates: Side
-    softmax_scale: float
-    """β of the score, see `RankingDecoder.softmax_scale`."""
-    grouped: bool
-    """True if each vector of a context is a group of its own, False if all are one group."""
+    head: LightHead
+    kind: str
+    """Kind of the decoder."""
+    model: str
+    """Fingerprint of the model."""
+
+    def fingerprint(self) -> str:
+        """Hash of the model's weights, tokenizers and settings."""
+        return self.model
+
+    def check_context(self, context: Any) -> Text:
+        """Checks a single context; an empty one is an error."""
+        return self.contexts.input.accepted(context, "the context", filled=True)
+
+    def embed_contexts(self, contexts: Sequence[Any]) -> LightContexts:
+        """Encodes contexts."""
+        return LightContexts(*self.contexts.vectors(contexts))
 
     def rank(self, context: Text, candidates: Sequence[Candidate], k: int = 10) -> Hits:
         """Ranks candidates for a context; equal scores keep the order of the candidates."""
@@ -95,23 +158,15 @@ class LightRanker:
         first = first_of_equal(texts)
         different = np.unique(first)
         places = np.searchsorted(different, first)
-        asked = self.contexts.input.accepted(context, "the context", filled=True)
-        scores = self.scores(asked, [texts[number] for number in different])[places]
+        scores = self.scores(self.check_context(context), [texts[number] for number in different])[places]
         hits = [Hit(texts[number], float(scores[number]), candidates[number].id) for number in best(scores, k)]
         return Hits(hits, True, (time.perf_counter() - start) * 1000)
 
     def scores(self, context: Text, texts: Sequence[str]) -> Floats:
         """Scores of texts for one context, (texts,)."""
-        vectors, there = self.contexts.vectors([context])
-        groups = vectors[0][there[0]]  # (vectors, width)
         kept, mask = self.candidates.vectors(texts)
-        products = np.einsum("vw,tcw->tvc", groups, kept, optimize=True)
-        products = np.where(mask[:, None], products, -np.inf).max(2)  # (texts, vectors)
-        if self.grouped:
-            return products.sum(1)  # type: ignore[no-any-return]
-        logits = self.softmax_scale * products
-        weights = np.exp(logits - logits.max(1, keepdims=True))
-        return ((weights * products).sum(1) / weights.sum(1)).astype(np.float32)  # type: ignore[no-any-return]
+        products = np.einsum("vw,tcw->tvc", self.embed_contexts([context]).first, kept, optimize=True)
+        return self.head.scores(np.where(mask[:, None], products, -np.inf).max(2))
 
 
 def find_ranker(name: str, runtime: str, precision: str) -> LightRanker | None:
@@ -120,7 +175,7 @@ def find_ranker(name: str, runtime: str, precision: str) -> LightRanker | None:
     folder = folder_for(name, runtime, precision)
     if engine is None or folder is None or not folder.is_dir():
         return None
-    return open_ranker(folder, engine, int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
+    return open_ranker(folder, engine, thread_count())
 
 
 def files_of(name: str) -> list[Path]:
@@ -138,7 +193,8 @@ def folder_for(name: str, runtime: str, precision: str) -> Path | None:
     files = files_of(name)
     if not files:
         return None
-    stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    # A file that was replaced by one of the same size and date has another time of change.
+    stats = [(str(path.resolve()), it.st_size, it.st_mtime_ns, it.st_ctime_ns) for path in files if (it := path.stat())]
     chosen = [os.environ.get(variable) or "auto" for variable in (runtimes.VARIABLE, precisions.VARIABLE)]
     given = [default if value == "auto" else value for value, default in zip((runtime, precision), chosen, strict=True)]
     key = json.dumps([FORMAT, __version__, *given, processor_flags(), stats])
@@ -161,7 +217,8 @@ def open_ranker(folder: Path, engine: ModuleType, threads: int) -> LightRanker |
         sides = [
             _side(about[side], engine, folder, about["precision"], tokenizer, threads) for side in (CONTEXT, CANDIDATE)
         ]
-        return LightRanker(sides[0], sides[1], about["softmax_scale"], about["grouped"])
+        head = LightHead(about["softmax_scale"], about["grouped"])
+        return LightRanker(sides[0], sides[1], head, about["kind"], about["fingerprint"])
     except (TwofoldError, OSError, KeyError, TypeError, RuntimeError, ValueError):
         return None
 
