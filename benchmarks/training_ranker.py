@@ -272,6 +272,20 @@ def quality(runs: Runs, steps: int, seeds: int, contexts: int) -> Iterator[dict[
         yield {"pairs": steps * BATCH, "contexts": contexts, "r@1_by_seed": r1, "differences": lines}
 
 
+def products() -> dict[str, float]:
+    """Billions of operations per CPU second of the backbone's largest product: what the processor gives either side."""
+    rates = {}
+    for name, kind in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        states, weights = (torch.ones(rows, 384, dtype=kind) for rows in (1024, 1536))
+        times = []
+        for _ in range(40):
+            start = time.process_time()
+            states @ weights.T
+            times.append(time.process_time() - start)
+        rates[name] = round(2 * 1024 * 384 * 1536 / statistics.median(times) / 1e9, 1)
+    return rates
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", nargs=6, metavar=("SYSTEM", "PRECISION", "LOSS", "STEPS", "SEED", "CONTEXTS"))
@@ -294,7 +308,12 @@ def main() -> None:
     torch.set_num_threads(1)
     runs, path = Runs(options.runs), RESULTS / "training_ranker.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    about = {"processor": processor_flags(), "batch": BATCH, "tokens": [CONTEXT, RESPONSE]}
+    about: dict[str, Any] = {
+        "processor": processor_flags(),
+        "gflops_of_a_product": products(),
+        "batch": BATCH,
+        "tokens": [CONTEXT, RESPONSE],
+    }
     parts = {part: known[part] for part in ("speed", "quality") if part in known}
     made = {
         "speed": lambda: speed(runs, options.losses, options.steps, options.rounds),
