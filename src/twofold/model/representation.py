@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from twofold.data.batches import CHUNK_TOKENS
+from twofold.data.batches import CHUNK_TOKENS, least_padded
 from twofold.decoders import Vectors
 from twofold.inputs import INPUT, Input
 from twofold.layers.mixed_precision import float32, widened
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
 """Names of the things that are read: each side alone, or pairs of both joined."""
+ANY = 10**12
+"""More tokens than a batch has."""
 Seeds = Sequence[Sequence[int]] | None
 
 
@@ -132,10 +134,13 @@ class Chunks:
         self.tokens = 0
         """Number of tokens that are read, padding included."""
         for what, items in self.items.items():
-            lengths = list(map(model.side(what).input.length, items))
-            for numbers in model.side(what).input.groups(items, tokens):
-                self.chunks.append(Chunk(what, numbers))
-                self.tokens += len(numbers) * max(lengths[number] for number in numbers)
+            input = model.side(what).input
+            lengths = list(map(input.length, items))
+            for together in input.groups(items, ANY):  # that may share a chunk at all, such as images of one size
+                for chosen in least_padded([lengths[number] for number in together], tokens):
+                    numbers = [together[number] for number in chosen]
+                    self.chunks.append(Chunk(what, numbers))
+                    self.tokens += len(numbers) * max(lengths[number] for number in numbers)
 
     def represent(self, chunk: Chunk) -> Vectors:
         """Representations of a chunk."""
