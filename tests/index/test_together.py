@@ -27,7 +27,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Vectors
 from twofold.index import Index, bounds, search
 from twofold.index.bounds import Bounds, loose_together
-from twofold.index.quantized import LARGEST, QuantizedDirections, QuantizedVectors, widened
+from twofold.index.quantized import QuantizedVectors, widened
 from twofold.index.search import Query, StoredVectors, exact_top_k
 from twofold.index.top_k import TopK
 from twofold.model import Ranker
@@ -58,23 +58,21 @@ def stored_of(vectors: Floats, **more: Any) -> StoredVectors:
     return StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__, **more)
 
 
-def test_halves_of_a_direction_are_8_bit_integers_that_make_it_up() -> None:
-    draw = np.random.default_rng(1)
-    for width in (1, 3, 384, 4096):
-        directions = QuantizedDirections.of(draw.normal(size=(20, width)) * 10.0 ** draw.integers(-9, 9))
-        high, low = (half.astype(int) for half in directions.halves())
-        assert max(np.abs(high).max(), np.abs(low).max()) <= LARGEST
-        np.testing.assert_array_equal(255 * high + low, directions.integers)
-
-
-@pytest.mark.parametrize("width", [2, 30, 384])
-def test_bounds_computed_together_are_the_same_numbers_as_alone(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [2, 30, 384, 4096])
+def test_bounds_computed_together_are_close_to_those_of_each_alone(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bounds, "SHARED_BLOCK", 128)
     draw = np.random.default_rng(2)
-    quantized = QuantizedVectors.of(draw.normal(size=(500, width)).astype(np.float32))
-    queries = [Bounds(draw.normal(size=(3, vectors, width)).astype(np.float32)) for vectors in (1, 5, 40)]
+    vectors = draw.normal(size=(500, width)).astype(np.float32)
+    vectors[::7, 0] *= 100  # one number is so large that 8 bits lose most of the others
+    quantized = QuantizedVectors.of(vectors)
+    queries = [Bounds(draw.normal(size=(3, count, width)).astype(np.float32)) for count in (1, 5, 40)]
     for query, together in zip(queries, loose_together(queries, quantized), strict=True):
-        np.testing.assert_array_equal(together, query.loose(quantized, 0, 500))
+        largest = np.einsum("gvw,rw->grv", query.groups.astype(float), vectors.astype(float)).max(2).sum(0)
+        assert (together >= largest).all()
+        length = query.longest * np.linalg.norm(vectors, axis=1)
+        assert (together <= query.loose(quantized, 0, 500) + 0.1 * length).all()
 
 
 @pytest.mark.parametrize("kind", HEADS)

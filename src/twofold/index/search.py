@@ -34,6 +34,9 @@ FEW, MANY = 128, 8192
 SAMPLE_SIZE = 256
 INTEGER_COST = 1.5
 """Cost of a product of 8-bit integers of a row that is looked up, relative to one of floats in a matrix (measured)."""
+MATRIX_COST, LOOKUP_COST = 0.2, 1.25
+"""Cost of the products of a row in a matrix of 8-bit integers, and of the score of a row that is looked up, relative to
+its score in a matrix of floats (measured)."""
 TOGETHER = 4
 """Number of queries from which these share the first pass."""
 SHORTLIST = 2048
@@ -110,8 +113,9 @@ def search(places: Iterable[Searchable], queries: Sequence[Query], k: int) -> li
 def share_pass(queries: Sequence[Query]) -> None:
     """Lets queries read candidates together, where that pays."""
     if len(queries) >= TOGETHER and integers_pay(queries[0].groups.shape[2]):
-        shared = SharedPass(queries)
-        for query in queries:
+        narrow = [query for query in queries if not query.bounds.wide]
+        shared = SharedPass(narrow)
+        for query in narrow:
             query.shared = shared
 
 
@@ -137,25 +141,44 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     """Returns the rows that score best, at least `floor`.
 
     Rows with the highest bounds are scored, which raises the floor. If many others are still above it, they get tight
-    bounds. What is left is scored from the highest bound down, until no bound reaches the floor.
+    bounds. What is left is scored from the highest bound down, until no bound reaches the floor. Vectors that lie far
+    apart get tight bounds at once; and where bounds do not pay, all rows are scored.
     """
     seeds, top = SEEDS + 4 * k, TopK(k, floor, stored.documents)
     vectors = query.groups[..., 0].size
     if len(stored) <= max(min(SCAN_LIMIT, SCAN_PRODUCTS // vectors), seeds):
         return _score_all(query, stored, top)
+    if query.bounds.wide:
+        return _directly(query, stored, seeds, top)
     bounds = query.loose_bounds(stored.quantized)
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
-    rows = highest(bounds, seeds, stored.documents)
-    top.add(rows, query.score(stored.vectors(rows)))
-    bounds[rows] = -np.inf
-    rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
+    rows = _seeded(query, stored, bounds, seeds, top)
     bounds = bounds[rows]
     if len(rows) > min(MANY, len(stored) // 2) and not _tight_bounds_pay(query, stored, rows, top):
         return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     if len(rows) > FEW:
         bounds = query.bounds.tight(stored.quantized, rows)
     return score_down(top, rows, bounds, lambda chosen: query.score(stored.vectors(chosen)))
+
+
+def _directly(query: Query, stored: StoredVectors, seeds: int, top: TopK) -> TopK:
+    """Computes tight bounds of all rows, or scores all rows if a sample says that this costs less."""
+    rows = np.arange(len(stored)) if stored.excluded is None else np.flatnonzero(~stored.excluded)
+    if not len(rows) or not _tight_bounds_pay(query, stored, rows, top):
+        return _score_all(query, stored, top)
+    bounds = np.full(len(stored), -np.inf, np.float32)
+    bounds[rows] = query.bounds.tight(stored.quantized, rows)
+    rows = _seeded(query, stored, bounds, seeds, top)
+    return score_down(top, rows, bounds[rows], lambda chosen: query.score(stored.vectors(chosen)))
+
+
+def _seeded(query: Query, stored: StoredVectors, bounds: Floats, seeds: int, top: TopK) -> Rows:
+    """Scores the rows with the highest bounds; returns the others whose bounds reach the floor then."""
+    rows = highest(bounds, seeds, stored.documents)
+    top.add(rows, query.score(stored.vectors(rows)))
+    bounds[rows] = -np.inf
+    return np.flatnonzero(bounds >= max(top.floor, LOWEST))
 
 
 def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
@@ -203,8 +226,8 @@ def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK
     if 2 * len(rows) <= len(stored):
         return True
     # The seeds were no better than others: the best of the sample tells more of the floor that will be reached.
-    best = max(float(top.scores.max(initial=-np.inf)), float(query.score(stored.vectors(sample)).max()))
-    return 3 * float((tight >= best).mean()) < 2
+    best = max(float(top.scores.max(initial=top.floor)), float(query.score(stored.vectors(sample)).max()))
+    return len(rows) * (MATRIX_COST + LOOKUP_COST * float((tight >= best).mean())) <= len(stored)
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:
