@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import twofold
 from twofold import runtime
-from twofold.data.backbones import DEFAULT, folder_of
+from twofold.data.named_models import DEFAULT, folder_of
 from twofold.data.files import read_rows
 
 Encode = Callable[[list[str]], NDArray[Any]]

@@ -35,7 +35,8 @@ def rank(
 ) -> None:
     """Rank the candidates for CONTEXT; several CONTEXTs are the turns of one dialogue, oldest first.
 
-    MODEL is a folder, a hub id, `default` (English) or `default-multilingual` (Korean and fifteen others).
+    MODEL is a folder, a hub id or a named model: `default` (English), `default-multilingual` (Korean and
+    fifteen others), and those that `twofold list models` shows.
 
     \b
       twofold rank default --candidates answers.txt "how do I list a folder?"

@@ -95,6 +95,7 @@ class Ranker(Model):
         context, candidate = cast(TextInput, self.contexts), cast(TextInput, self.candidates)
         # As long as both in one frame, with what stands between them.
         limit = context.limit + candidate.limit - len(frame) + len(frame.between)
+        limit = min(limit, cast(RankingDecoderConfig, self.config.tasks[MAIN].decoder).joint_limit() or limit)
         return PairInput(context.config, context.text, candidate.text, frame, limit)
 
     def reading_spec(self) -> InputSpec:
