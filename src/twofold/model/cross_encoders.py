@@ -21,6 +21,7 @@ from twofold.model.config import MAIN, ModelConfig, Task
 from twofold.model.ranker import Ranker
 from twofold.outputs.ranking import Config as RankingOutput
 
+KINDS = ("weight", "bias")
 CLASSIFIER = "ForSequenceClassification"
 """Suffix of the architectures that classify whole texts."""
 ELSEWHERE = "load it by transformers, or train one: decoder: {kind: cross}"
@@ -28,22 +29,11 @@ ELSEWHERE = "load it by transformers, or train one: decoder: {kind: cross}"
 
 @dataclass(frozen=True)
 class Layers:
-    """Names of the two layers of a classifier over the first token, and the activation between them."""
+    """Names of the two layers over the first token's state, and the activation between them."""
 
     dense: str
     activation: str
     output: str
-
-    def settings(self, width: int) -> dict[str, Any]:
-        """Settings of the decoder with these layers."""
-        return {"pooling": "first", "dense": (Dense(width, self.activation),), "bias": True}
-
-    def names(self) -> dict[str, str]:
-        """Names of the tensors, by their names in the decoder."""
-        layers = {"dense.0": self.dense, "output": self.output}
-        return {
-            f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in layers.items() for kind in ("weight", "bias")
-        }
 
 
 _DENSE_HEAD = Layers("classifier.dense", "tanh", "classifier.out_proj")
@@ -59,8 +49,25 @@ LAYERS = {
 """Layers of the classifiers of each architecture."""
 
 
-def read_layers(folder: str | Path) -> Layers | None:
-    """Returns the layers of a folder or hub id whose model scores pairs; None for all other models."""
+@dataclass(frozen=True)
+class Classifier:
+    """Classifier with one label."""
+
+    layers: Layers
+    width: int
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of the decoder with these layers."""
+        return {"pooling": "first", "dense": (Dense(self.width, self.layers.activation),), "bias": True}
+
+    def names(self) -> dict[str, str]:
+        """Names of the tensors, by their names in the decoder."""
+        layers = {"dense.0": self.layers.dense, "output": self.layers.output}
+        return {f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in layers.items() for kind in KINDS}
+
+
+def read_classifier(folder: str | Path) -> Classifier | None:
+    """Returns the classifier of a folder or hub id whose model scores pairs; None for all other models."""
     path = sentences.file_of(folder, "config.json", rare=True)
     if path is None:
         return None
@@ -69,22 +76,23 @@ def read_layers(folder: str | Path) -> Layers | None:
     if not isinstance(architectures, list) or not any(str(name).endswith(CLASSIFIER) for name in architectures):
         return None
     count = len(labels) if isinstance(labels, dict) else about.get("num_labels")
-    return LAYERS.get(str(about.get("model_type"))) if count == 1 else None
+    layers, width = LAYERS.get(str(about.get("model_type"))), about.get("hidden_size", about.get("dim"))
+    return Classifier(layers, width) if count == 1 and layers and isinstance(width, int) else None
 
 
-def cross_encoder(name: str, folder: str, layers: Layers) -> Ranker:
+def cross_encoder(name: str, folder: str, classifier: Classifier) -> Ranker:
     """Builds the cross-encoder whose scores are the logits of transformers."""
     encoder = structure({"kind": "pretrained", "name": name}, EncoderConfig).settled()
     tokenizer = encoder.own_tokenizer()
     assert tokenizer is not None
     limit = _limit(encoder, folder)
-    settings = {**layers.settings(encoder.spec().width("states")), "max_tokens": limit}
+    settings = {**classifier.settings(), "max_tokens": limit}
     decoder: Any = part_config("decoders", "cross")
     context, candidate = (TextInput(column=column, max_tokens=limit) for column in ("context", "response"))
     config = ModelConfig(context, encoder, {MAIN: Task(decoder(**settings), RankingOutput(candidate=candidate))})
     model = Ranker(config, {INPUT: tokenizer})
     model.start_from()
-    model.head.load_state_dict(_tensors(name, encoder, layers))
+    model.head.load_state_dict(_tensors(name, encoder, classifier))
     return model.eval()
 
 
@@ -96,12 +104,12 @@ def _limit(encoder: EncoderConfig, folder: str) -> int:
     return min((limit for limit in limits if limit and limit < sentences.ENDLESS), default=sentences.ENDLESS)
 
 
-def _tensors(name: str, encoder: EncoderConfig, layers: Layers) -> Mapping[str, Tensor]:
+def _tensors(name: str, encoder: EncoderConfig, classifier: Classifier) -> Mapping[str, Tensor]:
     """Reads the tensors of the two layers, by their names in the decoder."""
     folder = encoder.folder()
     paths = sorted(folder.glob("*.safetensors")) if folder else []
     tensors: dict[str, Tensor] = {}
-    names = layers.names()
+    names = classifier.names()
     for path in paths:
         there = storage.tensor_shapes(path, sentences.AGAIN)
         if wanted := {ours: theirs for ours, theirs in names.items() if theirs in there}:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from twofold import storage
 from twofold.config import Role, part_config, structure
-from twofold.data.named_models import MODELS, folder_of
+from twofold.data.named_models import MODELS, RECORD, folder_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError, listed
@@ -23,6 +23,7 @@ from twofold.model.config import MAIN, ModelConfig, Task, within_positions
 from twofold.model.model import Model
 from twofold.model.ranker import Ranker
 from twofold.model.sentence_misfits import POOLINGS, check_widths, misfits_of
+from twofold.model.starting import Start, Weights, saved_start
 from twofold.outputs.ranking import Config as RankingOutput
 
 ALONE = "a recipe takes its network alone: encoder: {kind: pretrained, name: ...}"
@@ -54,6 +55,31 @@ def is_backbone_name(name: str) -> bool:
     return on_hub and not folder.exists() and not folder.parent.is_dir()  # a typing error in runs/... is no owner/name
 
 
+def read_start(name: str | Path) -> Start:
+    """Returns the model of a name or folder, to start a training from its weights."""
+    if not starts_as_backbone(name):
+        return saved_start(name)
+    folder = Path(folder_of(str(name)))
+    record = next(file for file in (folder / RECORD, *sorted(folder.glob("*.safetensors")), folder) if file.exists())
+
+    def weights() -> Weights:
+        model = zero_shot(str(name))
+        return Weights(saved.unique_tensors(model), tuple(task.decoder for task in model.config.tasks.values()))
+
+    return Start(folder, record, lambda: encoder_named(str(name)).own_tokenizer(), weights)
+
+
+def encoder_named(name: str) -> EncoderConfig:
+    """Returns the settings of the encoder that reads the weights of a named model or a backbone's folder."""
+    settings = MODELS[name].encoder if name in MODELS else {"kind": "pretrained", "name": name}
+    return structure(settings, EncoderConfig)
+
+
+def starts_as_backbone(name: str | Path) -> bool:
+    """Returns True for a named model and for a backbone's folder; hub ids have nothing that tells a change."""
+    return str(name) in MODELS or (is_backbone_name(str(name)) and Path(name).is_dir())
+
+
 def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
     """Loads a ranker; any other model is an error."""
     model = load(name, allow_code)
@@ -68,8 +94,8 @@ def zero_shot(name: str) -> Ranker:
         return _of_own_encoder(name)
     folder = folder_of(name)
     backbone = sentences.read_sentence_folder(folder)
-    if (backbone is None or backbone.pooling is None) and (layers := cross_encoders.read_layers(folder)):
-        return cross_encoders.cross_encoder(name, folder, layers)
+    if (backbone is None or backbone.pooling is None) and (classifier := cross_encoders.read_classifier(folder)):
+        return cross_encoders.cross_encoder(name, folder, classifier)
     if backbone is None:  # a backbone of transformers, which says nothing of sentences
         return _bi_encoder(_part("encoders", "pretrained", name=name), {"pooling": "mean"})
     return _of_sentences(name, folder, backbone)
@@ -77,7 +103,7 @@ def zero_shot(name: str) -> Ranker:
 
 def _of_own_encoder(name: str) -> Ranker:
     """Builds the bi-encoder of weights that an encoder of ours reads."""
-    encoder = structure(MODELS[name].encoder, EncoderConfig)
+    encoder = encoder_named(name)
     if not issubclass(Tokens, encoder.reads):
         raise TwofoldError(f"{name}: weights of an encoder, and no model by itself; train one: encoder={name}")
     return _bi_encoder(encoder, {"pooling": "summary"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
+
+import torch
 
 from twofold.config import kind_of
 from twofold.data.cache import Field
@@ -24,6 +25,7 @@ from twofold.model.batches import as_rows
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model
 from twofold.model.representation import CANDIDATES, CONTEXTS, Chunks, Represented, Side
+from twofold.model.starting import Start
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
 from twofold.results import DecoderOutput, Prediction
 from twofold.types import Batch, Encoder, Example, InputSpec, Loss
@@ -63,6 +65,11 @@ class Ranker(Model):
     def head(self) -> RankingDecoder:
         """Decoder that scores candidates."""
         return cast(RankingDecoder, self.decoders[MAIN])
+
+    @property
+    def has_probabilities(self) -> bool:
+        """True if the decoder tells probabilities from scores."""
+        return self.head.probabilities(torch.zeros(1)) is not None
 
     @property
     def output(self) -> RankingOutput:
@@ -137,13 +144,12 @@ class Ranker(Model):
         elif self.candidate_tower is not None:
             self.candidate_tower.load_state_dict(self.encoder.state_dict())
 
-    def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
+    def take(self, start: Start, anyway: bool = False) -> None:
         """Loads another model's weights: the encoder's must fit unless `anyway`, others are taken where they do."""
-        other = saved.read(Path(folder), allow_code=False)
-        path, theirs = other.path, saved.read_weights(other)
+        path, given = start.path, start.weights()
+        theirs = dict(given.tensors)
         towers = any(name.startswith("candidate_tower.") for name in theirs)
-        decoders = [task.decoder for task in other.config.tasks.values()]
-        if self.joined and not any(isinstance(part, RankingDecoderConfig) and part.joined for part in decoders):
+        if self.joined and not any(isinstance(part, RankingDecoderConfig) and part.joined for part in given.decoders):
             if towers:
                 raise TwofoldError(f"{path}: has a tower for each side, but a cross-encoder reads both with one")
             head = f"decoders.{MAIN}."  # of the ranker to whose score this one adds

@@ -123,7 +123,7 @@ def _check_room(name: str, model: NamedModel, folder: Path) -> None:
 
 
 def _fill(name: str, model: NamedModel, aside: Path, source: Source | None, show: bool, tried: list[str]) -> str:
-    """Fills a new folder from the first source that can be had, and returns that; `tried` gets the reasons of others."""
+    """Fills a folder from the first source that can be had, and returns that; `tried` gets the reasons of others."""
     ways: dict[Source, tuple[str, Callable[[str, NamedModel, Path, bool], None]]] = {}
     if model.hub:
         ways["hub"] = (f"hub {model.hub.name}", hub.fetch)

@@ -34,11 +34,9 @@ def _check(path: Path, archive: Archive) -> None:
     """Refuses an archive that is not the pinned one."""
     size, sha256 = path.stat().st_size, storage.sha256(path)
     if sha256 != archive.sha256:
-        begins = f"its SHA-256 begins with {sha256[:16]}, not {archive.sha256[:16]}, it has {size:,} bytes"
-        raise TwofoldError(
-            f"{archive}: not the expected archive ({begins} of {archive.size:,}); nothing of it is used; try again, and "
-            "if that does not help, the registry holds another file"
-        )
+        begins = f"its SHA-256 begins with {sha256[:16]}, not {archive.sha256[:16]}"
+        told = f"{begins}; it has {size:,} bytes, not {archive.size:,}"
+        raise TwofoldError(f"{archive}: not the expected archive ({told}); nothing of it is used; try again")
 
 
 @contextmanager

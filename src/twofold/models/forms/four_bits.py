@@ -81,9 +81,8 @@ def write(members: Path, folder: Path, model: NamedModel) -> None:
     import torch
 
     sizes, tensors = read(members / WEIGHTS)
-    storage.write_tensors(
-        folder / "model.safetensors", {name: torch.from_numpy(value) for name, value in tensors.items()}, {"format": "pt"}
-    )
+    weights = {name: torch.from_numpy(value) for name, value in tensors.items()}
+    storage.write_tensors(folder / "model.safetensors", weights, {"format": "pt"})
     (members / WEIGHTS).unlink()
     unchanged.write(members, folder, model)
     modules = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
