@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 import twofold
 from twofold import runtime
-from twofold.data.backbones import DEFAULT, folder_of
 from twofold.data.files import read_rows
+from twofold.data.named_models import DEFAULT, folder_of
 
 Encode = Callable[[list[str]], NDArray[Any]]
 SENTENCES, ROUNDS, SINGLE = 600, 5, 20

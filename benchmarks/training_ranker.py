@@ -33,8 +33,8 @@ from _common import DATA, RESULTS, ROOT, need, processor_flags, save
 from tokenizers import Tokenizer
 
 from twofold.api import load_ranker
-from twofold.data.backbones import DEFAULT, folder_of
 from twofold.data.files import read_rows
+from twofold.data.named_models import DEFAULT, folder_of
 from twofold.data.ranking import questions
 from twofold.data.ranks import places, recall
 from twofold.metrics.ranking import score_questions

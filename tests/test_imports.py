@@ -29,7 +29,7 @@ LAYERS = [
     {"training"},
     {"recipe"},
     {"convert", "runtime"},
-    {"exporting"},
+    {"exporting", "models"},
     {"api", "plot"},
     {"cli"},
     {"__main__"},

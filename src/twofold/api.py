@@ -56,7 +56,7 @@ class EvaluationSettings(TypedDict, total=False):
 
 @overload
 def load(
-    model: Literal["default", "default-multilingual"],
+    model: Literal["default", "default-multilingual", "default-multilingual-e5", "default-reranker"],
     device: str = "auto",
     allow_code: bool = False,
     runtime: str = "auto",
@@ -75,7 +75,7 @@ def load(
 ) -> Model:
     """Loads a model, ready to use: a `Model`, or a `Ranker` if it ranks candidates.
 
-    model: folder of a training or its `model/`; folder or hub id of a backbone; `default` or `default-multilingual`
+    model: folder of a training or its `model/`; folder or hub id of a backbone; a named model (`twofold list models`)
     device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`
     allow_code: import parts from outside twofold that the model names
     runtime: `torch`, `openvino` or `onnxruntime`; `auto` takes OpenVINO where the extra `fast` is installed;

@@ -13,6 +13,7 @@ from typing import Any
 
 from twofold import storage
 from twofold.data.cache import ABOUT, cache_folder
+from twofold.data.named_models import FOLDER as MODELS
 from twofold.errors import TwofoldError
 from twofold.precision import processor_flags
 
@@ -162,7 +163,8 @@ def entries() -> dict[str, list[Path]]:
     """Returns the folders of all entries of the cache, by kind."""
     engines = {kind: _folders(cache_folder() / kind) for kind in (FOLDER, RANKERS)}
     data = [folder for folder in _folders(cache_folder()) if (folder / ABOUT).is_file()]
-    return {"data": data, **engines}
+    models = [folder for folder in _folders(cache_folder() / MODELS) if not folder.name.startswith(".")]
+    return {"data": data, **engines, MODELS: models}
 
 
 def remove(folders: Sequence[Path]) -> int:
