@@ -26,6 +26,7 @@ from twofold.inputs.text import Tokens
 from twofold.metrics.text import compare
 from twofold.model import Model
 from twofold.results import Hypotheses
+from twofold.runtime.translating import PATIENCE
 from twofold.types import Batch, Vocabulary
 
 ENGINES = (("torch", "float32"), ("torch", "bfloat16"), ("ctranslate2", "float32"), ("ctranslate2", "int8"))
@@ -38,7 +39,8 @@ Program = Callable[[Tokens, int], Written]
 
 def engines(folder: str, data: str) -> list[dict[str, Any]]:
     """BLEU, texts equal to torch's and tokens per CPU second of a trained model through each engine."""
-    rows, right = [], {}
+    rows: list[dict[str, Any]] = []
+    right: dict[int, list[Any]] = {}
     for engine, precision in ENGINES:
         model = twofold.load(folder, runtime=engine, precision=precision)
         read = list(model.read(data))
@@ -116,7 +118,8 @@ def batches_of(model: Model, data: str, size: int) -> list[Tokens]:
 
 
 def share_equal(written: Sequence[Any], right: Sequence[Any]) -> float:
-    return round(sum(one == other for one, other in zip(written, right, strict=True)) / len(right), 4)
+    equal = sum(1 for ours, theirs in zip(written, right, strict=True) if ours == theirs)
+    return round(equal / len(right), 4)
 
 
 def torch_program(model: Model) -> Program:
@@ -154,9 +157,9 @@ def ctranslate2_program(model: Model) -> Program:
         lengths = text.mask.sum(1).tolist()
         rows = zip(text.tokens.tolist(), lengths, strict=True)
         sources = [[engine._read[token] for token in tokens[:length]] for tokens, length in rows]
-        more = {"patience": 2, "num_hypotheses": 2 * beam} if beam > 1 else {}
-        lengths = {"max_input_length": 0, "max_decoding_length": limit}
-        results = engine._translator.translate_batch(sources, beam_size=beam, return_scores=True, **lengths, **more)
+        options = {"beam_size": beam, "max_input_length": 0, "max_decoding_length": limit}
+        options |= {"patience": PATIENCE, "num_hypotheses": PATIENCE * beam} if beam > 1 else {}
+        results = engine._translator.translate_batch(sources, return_scores=True, **options)
         return [[ids[name] for name in result.hypotheses[0]] for result in results]
 
     return write
