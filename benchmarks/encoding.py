@@ -1,20 +1,27 @@
 """Encoding sentences beside sentence-transformers: sentences per CPU second of each runtime, measured in turn.
 
-The model is all-MiniLM-L6-v2, the sentences are real ones of about 40 tokens. sentence-transformers' own ONNX and
-OpenVINO backends are measured where optimum is installed.
+The model is all-MiniLM-L6-v2, the sentences are real ones of about 40 tokens, others in each round. Every way of encoding
+runs in a process of its own. sentence-transformers' other backends need packages that exclude ours: give the
+Python of an environment that has them by `--theirs`, for example
+
+    python -m venv /tmp/st && /tmp/st/bin/pip install torch==2.13.0 'sentence-transformers[openvino]==6.2.0'
+    python benchmarks/encoding.py --theirs /tmp/st/bin/python
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
-import time
-from collections.abc import Callable
-from importlib.util import find_spec
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from _common import need, processor_flags, save
 from numpy.typing import NDArray
 
@@ -23,16 +30,60 @@ from twofold import runtime
 from twofold.data.files import read_rows
 from twofold.data.named_models import DEFAULT, folder_of
 
-Encode = Callable[[list[str]], NDArray[Any]]
+WORKER = Path(__file__).with_name("_encoder.py")
 SENTENCES, ROUNDS, SINGLE = 600, 5, 20
-BATCHES = (16, 32, 64, 128)
-WAYS = {
-    "torch, float32": ("torch", "float32"),
-    "torch, bfloat16": ("torch", "bfloat16"),
-    "onnxruntime, float32": ("onnxruntime", "float32"),
-    "openvino, float32": ("openvino", "float32"),
-    "openvino, bfloat16": ("openvino", "bfloat16"),
+BATCHES = (8, 16, 32, 64, 128)
+"""Batch sizes of sentence-transformers; 32 is its default."""
+TRIED = 200
+"""Sentences by which the best batch size is found."""
+BASE = "sentence-transformers, torch float32, batch 32"
+OURS = (
+    ("torch", "float32"),
+    ("torch", "bfloat16"),
+    ("onnxruntime", "float32"),
+    ("openvino", "float32"),
+    ("openvino", "bfloat16"),
+    ("auto", "auto"),
+)
+THEIRS = (("torch", "float32"), ("torch", "bfloat16"))
+ELSEWHERE = (("onnx", "float32"), ("openvino", "float32"), ("openvino", "its own precision"))
+"""Backends that an environment given by `--theirs` may have."""
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "OV_CPU_MAX_ISA": "AVX2",
 }
+"""Environment in which torch and OpenVINO use nothing beyond AVX2. ONNX Runtime knows no such setting."""
+
+
+@dataclass
+class Way:
+    """One way of encoding, in a process of its own."""
+
+    name: str
+    process: subprocess.Popen[str]
+    versions: dict[str, str]
+    batch: int = 32
+    many: list[float] = field(default_factory=list)
+    """Sentences per CPU second, by round."""
+    single: list[float] = field(default_factory=list)
+    """CPU milliseconds of one sentence, by round."""
+
+    def seconds(self, texts: list[str], alone: bool = False, save: str = "") -> float:
+        """CPU seconds of encoding texts at once, or each alone."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        asked = {"texts": texts, "batch": self.batch, "alone": alone, "save": save}
+        print(json.dumps(asked), file=self.process.stdin, flush=True)
+        return float(json.loads(self.process.stdout.readline())["seconds"])
+
+    def choose_batch(self, texts: list[str]) -> None:
+        """Sets the batch size with the least CPU time."""
+        times = {}
+        for self.batch in BATCHES:
+            times[self.batch] = self.seconds(texts)
+        self.batch = min(times, key=times.__getitem__)
 
 
 def sentences(count: int) -> list[str]:
@@ -42,98 +93,160 @@ def sentences(count: int) -> list[str]:
         for sentence in str(row.values["text"]).split(". "):
             if 60 < len(sentence) < 400:
                 texts.setdefault(sentence)
-        if len(texts) >= 20 * count:
-            break
     return list(texts)[:: len(texts) // count][:count]
 
 
-def theirs(batch: int, backend: str = "torch") -> Encode:
-    """sentence-transformers' encode with a batch size."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(folder_of(DEFAULT), device="cpu", backend=backend)  # type: ignore[arg-type]
-    model.max_seq_length = 256
-    return lambda texts: np.asarray(model.encode(texts, batch_size=batch, show_progress_bar=False))
-
-
-def ours(how: str, precision: str) -> Encode:
-    """Our encode by one runtime."""
-    model = twofold.load(DEFAULT, runtime=how, precision=precision)
-    return lambda texts: model.encode(texts)
-
-
-def ways() -> dict[str, Encode]:
-    """Everything that can be measured here, by name."""
-    found: dict[str, Encode] = {}
-    for batch in BATCHES:
-        found[f"sentence-transformers, batch {batch}"] = theirs(batch)
-    for backend in ("onnx", "openvino"):
-        if find_spec("optimum") is None:
-            print(f"sentence-transformers' backend {backend}: optimum is not installed", flush=True)
-        else:
-            found[f"sentence-transformers, {backend}"] = theirs(32, backend)
-    for name, (how, precision) in WAYS.items():
-        if runtime.is_installed(how):
-            found[name] = ours(how, precision)
-    return found
+def started(
+    name: str, python: str, about: dict[str, Any], further: dict[str, str], refused: dict[str, str]
+) -> Way | None:
+    """Starts a way of encoding; None if its packages are missing, and the reason in `refused`."""
+    threads = {"OMP_NUM_THREADS": str(about["threads"])}
+    ours = os.environ.get("PYTHONPATH", "") if about["whose"] == "ours" else ""
+    environment = {**os.environ, **further, **threads, "PYTHONPATH": ours}
+    model = DEFAULT if about["whose"] == "ours" else str(folder_of(DEFAULT))
+    command = [python, str(WORKER), json.dumps({**about, "model": model})]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    assert process.stdout is not None
+    answer = json.loads(process.stdout.readline() or '{"refused": "the process has ended"}')
+    if "refused" in answer:
+        refused[name] = answer["refused"]
+        print(f"{name}: {answer['refused']}", flush=True)
+        process.wait()
+        return None
+    return Way(name, process, answer["versions"])
 
 
-def timed(found: dict[str, Encode], texts: list[str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Sentences per CPU second, and CPU milliseconds of one sentence: medians of rounds taken in turn."""
-    many: dict[str, list[float]] = {name: [] for name in found}
-    single: dict[str, list[float]] = {name: [] for name in found}
-    for encode in found.values():
-        encode(texts[:64])
-    for _ in range(ROUNDS):
-        for name, encode in found.items():
-            start = time.process_time()
-            encode(texts)
-            many[name].append(len(texts) / (time.process_time() - start))
-            start = time.process_time()
-            for text in texts[:SINGLE]:
-                encode([text])
-            single[name].append(1000 * (time.process_time() - start) / SINGLE)
-    return tuple({name: statistics.median(values) for name, values in part.items()} for part in (many, single))  # type: ignore[return-value]
+def ways(threads: int, pythons: list[str], further: dict[str, str], refused: dict[str, str]) -> list[Way]:
+    """Everything that can be measured here; sentence-transformers as it comes first."""
+    found: list[Way | None] = []
+
+    def start(name: str, whose: str, how: str, precision: str, python: str = sys.executable) -> Way | None:
+        about = {"whose": whose, "runtime": how, "precision": precision, "threads": threads}
+        found.append(started(name, python, about, further, refused))
+        return found[-1]
+
+    start(BASE, "theirs", "torch", "float32")
+    for how, precision in THEIRS:
+        start(f"sentence-transformers, {how} {precision}, best batch", "theirs", how, precision)
+    for python in pythons:
+        number = _version(python)
+        for how, precision in ELSEWHERE:
+            start(f"sentence-transformers {number}, {how} {precision}, best batch", "theirs", how, precision, python)
+    for how, precision in OURS:
+        if how == "auto" or runtime.is_installed(how):
+            start(f"twofold, {how}" if how == precision else f"twofold, {how} {precision}", "ours", how, precision)
+    return [way for way in found if way is not None]
+
+
+def _version(python: str) -> str:
+    code = "from importlib.metadata import version; print(version('sentence-transformers'))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def measure(found: list[Way], texts: list[str], count: int) -> None:
+    """Times all ways in turn, on other sentences in each round, each round beginning with another way."""
+    for way in found:
+        if way.name.endswith("best batch"):
+            way.choose_batch(texts[:TRIED])
+        way.seconds(texts[:64])
+    for number in range(ROUNDS):
+        some = texts[TRIED + number * count : TRIED + (number + 1) * count]
+        for way in found[number % len(found) :] + found[: number % len(found)]:
+            way.many.append(len(some) / way.seconds(some))
+            way.single.append(1000 * way.seconds(some[:SINGLE], alone=True) / SINGLE)
+
+
+def compared(found: list[Way], texts: list[str]) -> dict[str, dict[str, float]]:
+    """Differences of all vectors from those of sentence-transformers as it comes."""
+    vectors: dict[str, NDArray[np.float32]] = {}
+    with TemporaryDirectory() as folder:
+        for way in found:
+            file = str(Path(folder, "vectors.npy"))
+            way.seconds(texts, save=file)
+            vectors[way.name] = np.load(file)
+    expected, result = vectors[BASE], {}
+    for name, values in vectors.items():
+        cosine = (values * expected).sum(1) / np.linalg.norm(values, axis=1) / np.linalg.norm(expected, axis=1)
+        result[name] = {
+            "largest_difference": float(np.abs(values - expected).max()),
+            "least_cosine": round(float(cosine.min()), 6),
+            "mean_cosine": round(float(cosine.mean()), 6),
+        }
+    return result
+
+
+def results(found: list[Way]) -> dict[str, dict[str, Any]]:
+    """Medians of the rounds, and ratios to sentence-transformers as it comes and to its fastest."""
+    many, single = (
+        {way.name: statistics.median(part) for way in found for part in [getattr(way, what)]}
+        for what in ("many", "single")
+    )
+    theirs = [name for name in many if name.startswith("sentence-transformers")]
+    fastest, quickest = max(many[name] for name in theirs), min(single[name] for name in theirs)
+    return {
+        way.name: {
+            **({} if way.name.startswith("twofold") else {"batch": way.batch}),
+            "sentences_per_cpu_second": round(many[way.name], 1),
+            "times_their_default": round(many[way.name] / many[BASE], 2),
+            "times_their_fastest": round(many[way.name] / fastest, 2),
+            "one_sentence_cpu_milliseconds": round(single[way.name], 2),
+            "one_sentence_share_of_their_default": round(single[way.name] / single[BASE], 3),
+            "one_sentence_share_of_their_fastest": round(single[way.name] / quickest, 3),
+        }
+        for way in found
+    }
 
 
 def recall(precision: str) -> float:
     """R@1 on the dev part of ubuntu_irc."""
     model = twofold.load(DEFAULT, precision=precision)
     report = twofold.evaluate(model, str(need("ubuntu_irc", "dev.jsonl.gz")), timed=0)
-    return report.metrics["r@1"]
+    return round(report.metrics["r@1"], 4)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sentences", type=int, default=SENTENCES)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help="sentences of one round")
+    parser.add_argument("--theirs", action="append", default=[], help="Python of an environment with their backends")
+    parser.add_argument("--avx2", action="store_true", help="emulate a processor with AVX2 alone")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
-    texts, found = sentences(options.sentences), ways()
-    expected = next(iter(found.values()))(texts)
-    rows: dict[str, dict[str, Any]] = {name: {} for name in found}
-    for name, encode in found.items():
-        vectors = encode(texts)
-        cosine = (vectors * expected).sum(1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(expected, axis=1)
-        rows[name] |= {
-            "largest_difference": float(np.abs(vectors - expected).max()),
-            "least_cosine": round(float(cosine.min()), 6),
-        }
+    further, refused = (AVX2 if options.avx2 else {}), dict[str, str]()
+    if options.avx2:
+        refused["onnxruntime"] = "it knows no setting that holds it to AVX2"
+    texts = sentences(TRIED + ROUNDS * options.sentences)
+    rows: dict[str, dict[str, Any]] = {}
     for threads in (1, 2):
-        torch.set_num_threads(threads)
-        many, single = timed(found, texts)
-        best = max(value for name, value in many.items() if name.startswith("sentence-transformers"))
-        default = many["sentence-transformers, batch 32"]
-        for name in found:
-            rows[name][f"{threads} threads"] = {
-                "sentences_per_cpu_second": round(many[name], 1),
-                "times_their_default": round(many[name] / default, 2),
-                "times_their_best": round(many[name] / best, 2),
-                "one_sentence_cpu_milliseconds": round(single[name], 2),
-            }
-            print(f"{name:36} {threads} threads {rows[name][f'{threads} threads']}", flush=True)
-    scores = {precision: round(recall(precision), 4) for precision in ("float32", "bfloat16")}
-    print("ubuntu_irc R@1:", scores, flush=True)
-    save("encoding", {"processor": processor_flags(), "sentences": len(texts), "rows": rows, "ubuntu_irc_r@1": scores})
+        found = ways(threads, options.theirs, further, refused)
+        if options.avx2:
+            found = _without_onnxruntime(found)
+        if threads == 1:
+            rows = {name: dict(values) for name, values in compared(found, texts[:300]).items()}
+        measure(found, texts, options.sentences)
+        for way in found:
+            rows[way.name]["versions"] = way.versions
+        for name, measured in results(found).items():
+            rows[name][f"{threads} threads"] = measured
+            print(f"{name:66} {threads} threads {measured}", flush=True)
+        for way in found:
+            way.process.communicate()
+    about = {"processor": processor_flags(), **({"emulated": AVX2} if options.avx2 else {})}
+    measured = {**about, "sentences_per_round": options.sentences, "rounds": ROUNDS, "rows": rows, "refused": refused}
+    if not options.avx2:
+        measured["ubuntu_irc_r@1"] = {precision: recall(precision) for precision in ("float32", "bfloat16")}
+        print("ubuntu_irc R@1:", measured["ubuntu_irc_r@1"], flush=True)
+    save("encoding_avx2" if options.avx2 else "encoding", measured)
+
+
+def _without_onnxruntime(found: list[Way]) -> list[Way]:
+    """Ends the ways that a setting of the environment does not hold to AVX2."""
+    for way in found:
+        if "onnx" in way.name:
+            way.process.communicate()
+    return [way for way in found if "onnx" not in way.name]
 
 
 if __name__ == "__main__":

@@ -143,11 +143,13 @@ class Model(nn.Module):
     def evaluating(self) -> Iterator[None]:
         """Sets evaluation mode, and restores the mode afterwards."""
         was = self.training
-        self.eval()
+        if any(module.training for module in self.modules()):  # setting it takes longer than reading a short text
+            self.eval()
         try:
             yield
         finally:
-            self.train(was)
+            if was:
+                self.train()
 
     def columns(self) -> dict[str, Field]:
         """Cache fields of each row."""
