@@ -213,14 +213,16 @@ def main() -> None:
                 print(line, flush=True)
                 measured.append(line)
             del candidates
+    about = {"k": K, "queries": len(asked), "processor": processor_flags(), **about}
     if measured:
         plot(measured, ROOT / "docs" / "search.svg")
         about |= {"measured": measured}
+        save("search", about)
     if options.huge:
         folder = options.runs / "search_huge"
         about["huge"] = measure(folder, real * np.float32(scale), options.huge, options.stored, queries, 3)
         print(about["huge"], flush=True)
-    save("search", {"k": K, "queries": len(asked), "processor": processor_flags(), **about})
+        save("search", about)
 
 
 def plot(measured: list[dict[str, Any]], path: Path) -> None:

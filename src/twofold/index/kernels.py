@@ -85,7 +85,8 @@ def fill_upper_bounds(dots: Any, block: Any, parameters: Any, start: int, out: A
         for row in range(rows):
             norm = norms[row]
             along = np.float32(products[row]) * (steps[row] * center_step)
-            # c·u = ĉ·û + r·u + ĉ·(u − û), and ‖ĉ‖ ≤ ‖c‖ + ‖r‖. Without the millionth, the squares below could cancel out in float32.
+            # c·u = ĉ·û + r·u + ĉ·(u − û), and ‖ĉ‖ ≤ ‖c‖ + ‖r‖.
+            # Without the millionth, the squares below could cancel out in float32.
             slack = errors[row] * (np.float32(1.0) + center_error) + norm * (center_error + np.float32(1e-6))
             low, high = along - slack, along + slack
             near = max(abs(along) - slack, np.float32(0.0))

@@ -31,12 +31,13 @@ SEEDS = 24
 """Number of the highest bounds that are scored first; the k-th best of these scores is the floor for all others."""
 FEW, MANY = 128, 8192
 """Numbers of rows above the floor from which tight bounds are computed, and from which a sample tells if that pays."""
-SAMPLE_SIZE = 256
+SAMPLE_SIZE, SAMPLE_SHARE = 256, 40
+"""Number of rows of a sample, or one of so many rows if that are more."""
 INTEGER_COST = 1.5
 """Cost of a product of 8-bit integers of a row that is looked up, relative to one of floats in a matrix (measured)."""
-MATRIX_COST, LOOKUP_COST = 0.2, 1.25
-"""Cost of the products of a row in a matrix of 8-bit integers, and of the score of a row that is looked up, relative to
-its score in a matrix of floats (measured)."""
+MATRIX_COST, LOOKUP_COST = 0.2, 1.05
+"""Cost of the products of a row in a matrix of 8-bit integers, and of the score of a row that a sample says is left,
+relative to its score in a matrix of floats (measured; a sample's floor is lower, so it says that more are left)."""
 TOGETHER = 4
 """Number of queries from which these share the first pass."""
 SHORTLIST = 2048
@@ -144,7 +145,7 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     bounds. What is left is scored from the highest bound down, until no bound reaches the floor. Vectors that lie far
     apart get tight bounds at once; and where bounds do not pay, all rows are scored.
     """
-    seeds, top = SEEDS + 4 * k, TopK(k, floor, stored.documents)
+    seeds, top = SEEDS + 2 * k, TopK(k, floor, stored.documents)
     vectors = query.groups[..., 0].size
     if len(stored) <= max(min(SCAN_LIMIT, SCAN_PRODUCTS // vectors), seeds):
         return _score_all(query, stored, top)
@@ -216,7 +217,8 @@ def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
 
 def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK) -> bool:
     """Returns True if tight bounds, and scores of the share that they leave of a sample, cost less than all scores."""
-    bounds, sample = query.bounds, rows[:: max(1, len(rows) // SAMPLE_SIZE)]
+    bounds = query.bounds
+    sample = rows[:: min(max(1, len(rows) // SAMPLE_SIZE), SAMPLE_SHARE)]
     tight = bounds.tight(stored.quantized, sample)
     if not bounds.by_products:
         vectors, directions = bounds.groups[..., 0].size, len(bounds.span.directions.steps)
@@ -225,9 +227,10 @@ def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK
         return len(rows) * costs <= len(stored) * vectors
     if 2 * len(rows) <= len(stored):
         return True
-    # The seeds were no better than others: the best of the sample tells more of the floor that will be reached.
-    best = max(float(top.scores.max(initial=top.floor)), float(query.score(stored.vectors(sample)).max()))
-    return len(rows) * (MATRIX_COST + LOOKUP_COST * float((tight >= best).mean())) <= len(stored)
+    # The best of the sample tells more of the floor that will be reached than seeds that were no better than others.
+    best = query.score(stored.vectors(sample[highest(tight, SEEDS)])).max()
+    share = float((tight >= max(float(best), top.floor)).mean())
+    return len(rows) * (MATRIX_COST + LOOKUP_COST * share) <= len(stored)
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:

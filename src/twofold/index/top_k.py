@@ -15,7 +15,7 @@ from twofold.results import Hit, Passage
 CHUNK, LARGEST_CHUNK = 256, 4096
 """Numbers of candidates that are scored at a time after the seeds: at first, and at most."""
 GROUPS = 8
-"""Number of groups of values for each of the highest: these seldom share a group, and maxima cost less than an order."""
+"""Groups of values for each of the highest: these seldom share a group, and maxima cost less than an order."""
 TIE_TOLERANCE = 1e-6
 """Relative difference up to which scores are ties."""
 LOWEST = float(np.finfo(np.float32).min)
