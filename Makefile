@@ -42,5 +42,5 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[audio,datasets,default,dev,fast,plot,tensorboard]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[audio,datasets,default,dev,fast,plot,serve,tensorboard]'
 	touch $(READY)

@@ -251,12 +251,14 @@ def open_index(
     from twofold.index import Index
 
     def load_as_built(name: str | Path, built: Mapping[str, str]) -> Ranker:
-        computing = {"runtime": runtime, "precision": precision}
-        if not runtimes.is_installed(built.get("runtime", "torch")):
-            built = {**built, "runtime": "torch"}
-        computing = {
-            setting: built.get(setting, given) if given == "auto" else given for setting, given in computing.items()
-        }
-        return load_ranker(name, device, allow_code, **computing)
+        return load_ranker(name, device, allow_code, **computing_as_built(built, runtime, precision))
 
     return Index(folder, model, load_as_built)
+
+
+def computing_as_built(built: Mapping[str, str], runtime: str, precision: str) -> dict[str, str]:
+    """Runtime and precision for the queries of an index: `auto` takes those that it was built with."""
+    if not runtimes.is_installed(built.get("runtime", "torch")):
+        built = {**built, "runtime": "torch"}
+    computing = {"runtime": runtime, "precision": precision}
+    return {setting: built.get(setting, given) if given == "auto" else given for setting, given in computing.items()}

@@ -138,12 +138,14 @@ class Model(nn.Module):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Sets evaluation mode, and restores the mode afterwards."""
-        was = self.training
+        if not self.training:  # to set the mode takes longer than to read a short text
+            yield
+            return
         self.eval()
         try:
             yield
         finally:
-            self.train(was)
+            self.train()
 
     def columns(self) -> dict[str, Field]:
         """Cache fields of each row."""

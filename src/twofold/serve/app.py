@@ -1,0 +1,100 @@
+"""Application: routes of all conventions, behind one front that checks keys, counts, and words errors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from twofold import __version__
+from twofold.errors import TwofoldError
+from twofold.serve import explaining, health, playground, ranking
+from twofold.serve.bodies import parse, read_body
+from twofold.serve.errors import PLAIN, Convention, RefusalError
+from twofold.serve.front import Front
+from twofold.serve.routes import Call, Route, as_json
+from twofold.serve.service import Service
+from twofold.serve.settings import Settings
+from twofold.serve.warming import warm
+
+ROUTES = (*playground.ROUTES, *health.ROUTES, *ranking.ROUTES, *explaining.ROUTES)
+LOG = logging.getLogger("twofold.serve")
+
+
+def make_app(settings: Settings) -> Front:
+    """Loads all models, and builds the application around them."""
+    service = Service(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        await warm(service.registry)
+        service.ready = True
+        yield
+        await service.stop()
+
+    app = FastAPI(title="Twofold", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    for route in ROUTES:
+        app.add_api_route(
+            route.path,
+            _endpoint(service, route),
+            methods=[route.method],
+            summary=route.handle.__doc__,
+            response_model=None,
+        )
+    conventions = {route.path: route.convention for route in ROUTES}
+    app.add_exception_handler(HTTPException, _unknown(conventions))
+    return Front(app, service, ROUTES)
+
+
+def _endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    """Reads the body into its shape, has it handled, and words errors as the convention of the route does."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            body: Any = None
+            if route.body is not None:
+                raw = await read_body(request, service.settings.limits)
+                body = parse(route.body, raw, request.headers.get("content-type", ""))
+            content = await route.handle(Call(service, request, body))
+            return content if isinstance(content, Response) else as_json(content)
+        except RefusalError as error:
+            return refused(error, route.convention)
+        except TwofoldError as error:
+            return refused(RefusalError("invalid", str(error)), route.convention)
+        except Exception:
+            LOG.exception("%s %s failed", route.method, route.path)
+            said = "the service failed to answer; its log says why"
+            return refused(RefusalError("internal", said), route.convention)
+
+    answer.__name__ = f"{route.handle.__name__}_{route.path.strip('/').replace('/', '_')}"
+    return answer
+
+
+def refused(error: RefusalError, convention: Convention) -> Response:
+    """Response of an error in the form of a convention."""
+    return as_json(convention.body(error), convention.status(error), error.headers)
+
+
+def _unknown(conventions: dict[str, Convention]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Words errors of routing: unknown paths and methods."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        convention = conventions.get(request.url.path, PLAIN)
+        path = request.url.path[:200]
+        if error.status_code == 405:
+            refusal = RefusalError(
+                "method", f"{path}: does not take {request.method}", headers=dict(error.headers or {})
+            )
+        else:
+            refusal = RefusalError("not_found", f"there is nothing at {path}; /docs lists all routes")
+        return refused(refusal, convention)
+
+    return answer

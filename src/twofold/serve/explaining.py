@@ -1,0 +1,133 @@
+"""Route `/explain`: what a score or an answer consists of, as `model.explain()` gives it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from twofold.config import structure, unstructure
+from twofold.generate.search import GenerateOptions
+from twofold.model import Model, Ranker
+from twofold.model.explaining import MOST_WORDS, explain_ranking
+from twofold.results.explanation import RankingExplanation
+from twofold.serve.bodies import StrictBody
+from twofold.serve.errors import RefusalError, too_many
+from twofold.serve.figures import shown
+from twofold.serve.given import value_of
+from twofold.serve.ranking import Asked, Cost, Json, asked, check_depths
+from twofold.serve.registry import ServedModel
+from twofold.serve.routes import Call, Route
+from twofold.serve.service import Service
+
+
+class ExplainBody(StrictBody):
+    """Question for an explanation: a context with candidates, or an input."""
+
+    model: str | None = None
+    context: Json | None = None
+    candidates: list[Json] | None = None
+    index: str | None = Field(None, description="Index whose best candidates are explained")
+    k: int | None = Field(
+        None, ge=1, description="Number of best candidates to explain; all of `candidates` by default"
+    )
+    input: Any = None
+    options: dict[str, Any] = Field({})
+    decoder: str | None = None
+    influence: bool = Field(False, description="Adds the influence of each word: one run of the model for each")
+
+
+async def explain(call: Call[ExplainBody]) -> dict[str, Any]:
+    """Explains a ranking, or the answer to an input."""
+    body = call.body
+    if (body.context is None) == (body.input is None):
+        raise RefusalError("invalid", "give either context and candidates, of a ranker, or input", "context")
+    return await (_ranking(call) if body.context is not None else _answer(call))
+
+
+async def _ranking(call: Call[ExplainBody]) -> dict[str, Any]:
+    service, body, limits = call.service, call.body, call.service.settings.limits
+    if (body.candidates is None) == (body.index is None):
+        raise RefusalError("invalid", "give either candidates or an index", "candidates")
+    start = time.perf_counter()
+    served, candidates, given_ids = await _candidates(call)
+    k = body.k or len(candidates)
+    if k > limits.explained:
+        raise too_many("explained candidates", k, limits.explained, "k")
+    given = asked(service, served.ranker, body.context, candidates)
+    _check_words(body, body.context, [candidate.text for candidate in given.candidates])
+    explanation = await service.waiting(
+        call.request, served.batcher.call(lambda: _explained(served.ranker, given, k, body.influence))
+    )
+    content = explanation.as_dict()
+    for each in content["candidates"]:
+        each["id"] = given_ids[each["id"]] if given_ids else given.candidates[each["id"]].id
+    ranker, count = served.ranker, len(given.candidates)
+    read = (1 + count if ranker.reads_alone else 0) + (count if ranker.joined else 0)
+    cost = Cost((time.perf_counter() - start) * 1000, served.candidate_bytes * count, read)
+    return {"explanation": content, "cost": vars(cost)}
+
+
+async def _candidates(call: Call[ExplainBody]) -> tuple[ServedModel, list[Any], list[Any]]:
+    """Model, candidates of the request or the best of an index, and the ids of these."""
+    service, body = call.service, call.body
+    if body.index is None:
+        return service.registry.model(body.model, lambda model: isinstance(model, Ranker)), body.candidates or [], []
+    found, k = service.registry.index(body.index), body.k or 10
+    check_depths(service, k, ())
+    served = found.served if body.model is None else service.registry.model(body.model)
+    ranker = found.served.ranker
+    context = ranker.check_context(value_of(ranker.contexts, body.context, "context", service.settings.limits))
+    search = found.served.batcher.call(lambda: found.index.search(context, k))
+    hits = await service.waiting(call.request, search)
+    if not hits:
+        raise RefusalError("invalid", f"the index {found.name} holds no candidates", "index")
+    return served, [hit.text for hit in hits], [hit.id for hit in hits]
+
+
+def _explained(ranker: Ranker, given: Asked, k: int, influence: bool) -> RankingExplanation:
+    return explain_ranking(ranker, given.context, [each.read for each in given.candidates], k, influence)
+
+
+def _check_words(body: ExplainBody, context: Any, texts: list[str]) -> None:
+    """Refuses more words than their influence is computed for."""
+    turns = context if isinstance(context, list) else [context]
+    words = sum(len(str(text).split()) for text in (*turns, *texts)) if body.influence else 0
+    if words > MOST_WORDS:
+        raise too_many("words, each left out once", words, MOST_WORDS, "influence")
+
+
+async def _answer(call: Call[ExplainBody]) -> dict[str, Any]:
+    service, body = call.service, call.body
+    served = service.registry.model(body.model, lambda model: not isinstance(model, Ranker))
+    model = served.predictor
+    decoder = model.decoder_name(body.decoder)
+    options = options_of(service, model, body.options)
+    value = value_of(model.input, body.input, "input", service.settings.limits)
+    start = time.perf_counter()
+
+    def explained() -> dict[str, Any]:
+        explanation = model.explain(value, options, decoder, influence=body.influence)
+        return {"explanation": explanation.as_dict(), "shown": shown(model, decoder, value, explanation)}
+
+    content: dict[str, Any] = await service.waiting(call.request, served.batcher.call(explained))
+    return content | {"cost": vars(Cost((time.perf_counter() - start) * 1000, 0, 1))}
+
+
+def options_of(service: Service, model: Model, given: Mapping[str, Any]) -> GenerateOptions:
+    """Options of generation: those saved with the model, changed by the given ones."""
+    saved: GenerateOptions = model.config.generate
+    changes = dict(given)
+    if changes.get("sample") and "beam" not in changes:
+        changes |= {"beam": 1, "n_best": 1}
+    if isinstance(changes.get("beam"), int) and "n_best" not in changes:
+        changes["n_best"] = max(1, min(saved.n_best, changes["beam"]))
+    options = structure({**unstructure(saved), **changes}, GenerateOptions, "options")
+    if options.beam > service.settings.limits.beam:
+        raise too_many("hypotheses", options.beam, service.settings.limits.beam, "options.beam")
+    return options
+
+
+ROUTES = (Route("/explain", explain, ExplainBody),)

@@ -1,0 +1,73 @@
+"""Front of the application: checks hosts and keys, counts requests, and writes the access log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from twofold.serve.errors import PLAIN
+from twofold.serve.keys import Keys
+from twofold.serve.logs import AccessLog
+from twofold.serve.routes import Route, as_json
+from twofold.serve.service import Service
+
+OTHER = "other"
+"""Name of the routes that there are not, in metrics: names of clients' choice would fill the memory."""
+
+
+class Front:
+    """ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, service: Service, routes: Sequence[Route]) -> None:
+        self.app, self.service = app, service
+        self._keys = Keys(service.settings)
+        self._log = AccessLog(service.settings.log_texts)
+        self._routes = {route.path: route for route in routes if "{" not in route.path}
+        self._patterns = [(_pattern(route.path), route) for route in routes if "{" in route.path]
+
+    def route(self, path: str) -> Route | None:
+        """Route of a path, of any method."""
+        known = self._routes.get(path)
+        if known is not None:
+            return known
+        return next((route for pattern, route in self._patterns if pattern.fullmatch(path)), None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status, size = time.perf_counter(), 500, 0
+        route = self.route(scope["path"])
+
+        async def sent(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+            await send(message)
+
+        measures = self.service.measures
+        measures.running.inc()
+        try:
+            refusal = self._keys.check(Headers(scope=scope), route)
+            if refusal is None:
+                await self.app(scope, receive, sent)
+            else:
+                convention = route.convention if route else PLAIN
+                answer = as_json(convention.body(refusal), convention.status(refusal), refusal.headers)
+                await answer(scope, receive, sent)
+        finally:
+            measures.running.dec()
+            seconds = time.perf_counter() - start
+            measures.observe_request(route.path if route else OTHER, status, seconds)
+            self._log.write(scope, status, seconds, size)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Pattern of the paths of a route."""
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", re.sub(r"\{\w+:path\}", ".+", path)))

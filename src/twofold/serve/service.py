@@ -1,0 +1,94 @@
+"""Service: what is served, the settings, and how long a request may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from twofold.inputs import Input
+from twofold.serve.errors import RefusalError, too_many
+from twofold.serve.jobs import Job
+from twofold.serve.measuring import Measures
+from twofold.serve.registry import Registry, ServedModel
+from twofold.serve.settings import Settings
+
+T = TypeVar("T")
+AT_ONCE = 20_000
+"""Number of characters up to which texts are tokenized in the event loop: a thread would take longer."""
+
+
+class Service:
+    """All that handlers share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.measures = Measures()
+        self.registry = Registry(settings, self.measures)
+        self.ready = False
+        self._helpers = ThreadPoolExecutor(2, "twofold-helper")
+        self.writers = ThreadPoolExecutor(2, "twofold-writer")
+
+    def start(self) -> None:
+        """Starts the threads of the models in the running event loop."""
+        loop = asyncio.get_running_loop()
+        for batcher in self.registry.batchers:
+            batcher.start(loop)
+        self.measures.watch(self.registry.batchers)
+
+    async def stop(self) -> None:
+        """Ends the threads after all that was accepted."""
+        self.ready = False
+        for batcher in self.registry.batchers:
+            await asyncio.to_thread(batcher.close)
+        self._helpers.shutdown()
+        self.writers.shutdown()
+        for served in self.registry.indexes.values():
+            served.index.close()
+
+    async def items(self, side: Input[Any], values: Sequence[Any], place: str) -> list[Any]:
+        """Turns texts, or whatever else a side reads, into items; too many, or too long ones together, are refused."""
+        limits = self.settings.limits
+        if len(values) > limits.texts:
+            raise too_many("texts", len(values), limits.texts, place)
+        size = sum(len(value) if isinstance(value, str) else AT_ONCE // 8 for value in values)
+        if size <= AT_ONCE:
+            items = side.items_of(values)
+        else:
+            items = await asyncio.get_running_loop().run_in_executor(self._helpers, side.items_of, values)
+        return items
+
+    def check_tokens(self, lengths: Sequence[int], place: str) -> None:
+        """Refuses more tokens than a request may have."""
+        if (count := sum(lengths)) > self.settings.limits.tokens:
+            raise too_many("tokens", count, self.settings.limits.tokens, place)
+
+    async def run(self, request: Request, served: ServedModel, job: Job) -> Any:
+        """Runs a job while its client waits, within the time limit."""
+        return await self.waiting(request, served.batcher.run(job))
+
+    async def waiting(self, request: Request, work: Awaitable[T]) -> T:
+        """Awaits work; it is cancelled when the client goes away, or when it takes too long."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            limit = self.settings.limits.seconds
+            await asyncio.wait((task, gone), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if gone.done():
+                raise RefusalError("slow", "the client went away")
+            said = f"the answer takes longer than {limit:g} s; send less at a time, or try again later"
+            raise RefusalError("overloaded", said, headers={"Retry-After": "1"})
+        finally:
+            task.cancel()
+            gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns once the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
