@@ -138,7 +138,8 @@ function openAddress() {
 function drawTools() {
   const theme = localStorage.getItem(THEME) ?? "auto";
   const other = languages().find((name) => name !== language());
-  byId("theme").textContent = t(`theme.${theme}`);
+  byId("theme").querySelector("span").textContent = t(`theme.${theme}`);
+  byId("theme").dataset.shown = theme;
   byId("theme").setAttribute("aria-label", t("theme.label", { theme: t(`theme.${theme}`) }));
   byId("language").textContent = t(`language.${other}`);
   byId("language").lang = other;
@@ -164,14 +165,15 @@ function nextLanguage() {
 }
 
 async function copyLink() {
+  const shown = byId("link").querySelector("span");
   try {
     await navigator.clipboard.writeText(location.href);
-    say(t("link.copied"));
-    byId("link").textContent = t("link.copied");
+    shown.textContent = t("link.copied");
   } catch {
-    byId("link").textContent = t("link.address");
+    shown.textContent = t("link.address");
   }
-  setTimeout(() => (byId("link").textContent = t("link")), 1600);
+  say(shown.textContent);
+  setTimeout(() => (shown.textContent = t("link")), 1600);
 }
 
 function askKey() {

@@ -69,7 +69,8 @@ export function headed(title, explained, ...content) {
 /** An image or a sound: chosen, or dropped here. Its value is base64 without the head of a data URL. */
 export function fileField(type, value, onchange) {
   const shown = h("div", { class: "preview" });
-  const input = h("input", { type: "file", accept: `${type}/*`, onchange: () => read(input.files[0]) });
+  const id = unique("file");
+  const input = h("input", { type: "file", id, class: "hidden", accept: `${type}/*`, name: type, onchange: () => read(input.files[0]) });
   const show = (content) => shown.replaceChildren(...(content ? [preview(type, content)] : []));
   function read(file) {
     if (!file) return;
@@ -82,17 +83,15 @@ export function fileField(type, value, onchange) {
     reader.readAsDataURL(file);
   }
   show(value);
-  const drop = h(
+  return h(
     "div",
     {
       class: "drop",
       ondragover: (event) => event.preventDefault(),
       ondrop: (event) => { event.preventDefault(); read(event.dataTransfer.files[0]); },
     },
-    field(t(`input.${type}`), input, t("input.drop")),
-    shown,
+    shown, input, h("label", { for: id, class: "choose" }, t(`input.${type}.choose`)), h("span", { class: "hint" }, t("input.drop")),
   );
-  return drop;
 }
 
 function preview(type, content) {

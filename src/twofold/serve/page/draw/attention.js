@@ -20,9 +20,11 @@ export function attention(explanation, image, chosen, change) {
   const weights = part.weights[layer][head];
   return headed(
     t("attention"), t(`attention.hint.${part.name}`), choice,
-    thumbnails(part, layer, head, change),
-    h("h4", {}, t("attention.chosen", { layer: layer + 1, head: head + 1 })),
-    ...drawn(explanation, image, part, weights),
+    h(
+      "div", { class: "attention" },
+      thumbnails(part, layer, head, change),
+      h("div", {}, h("h4", {}, t("attention.chosen", { layer: layer + 1, head: head + 1 })), drawn(explanation, image, part, weights)),
+    ),
   );
 }
 

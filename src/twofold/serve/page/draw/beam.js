@@ -18,12 +18,13 @@ export function beam(steps, written) {
   return h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": t("beam") }, tree);
 }
 
-/** Hypotheses on the way to the text that won. */
+/** Hypotheses on the way to the text that won; one that ended at the longest length lacks the end symbol. */
 function winning(steps, written) {
   for (let column = steps.length - 1; column >= 0; column--) {
     for (const node of steps[column]) {
       const way = wayTo(steps, column, node);
-      if (way.length === written.length && way.every((each, place) => each.token === written[place])) return new Set(way);
+      const whole = way.length === written.length || (!node.finished && way.length === written.length - 1);
+      if (whole && way.every((each, place) => each.token === written[place])) return new Set(way);
     }
   }
   return new Set();

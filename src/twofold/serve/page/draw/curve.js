@@ -30,36 +30,42 @@ export function certificate(found, hits) {
   const y = scaled(Math.min(...values), Math.max(...values), HEIGHT - BOTTOM, TOP);
   const log = scaled(0, Math.log(Math.max(candidates, 2)), LEFT, WIDTH - RIGHT);
   const x = (rank) => log(Math.log(Math.max(1, rank)));
-  const curve = bounds.quantile.map((part, place) => [x(1 + part * (candidates - 1)), y(bounds.bound[place])]);
+  const best = new Set(hits.map((hit) => hit.id));
   const parts = [
-    area(curve, y(floor), x(found.scored), WIDTH - RIGHT),
-    s("path", { class: "bounds", d: line(curve) }),
+    never(bounds, floor, x, y),
+    s("path", { class: "bounds", d: line(bounds.rank.map((rank, place) => [x(rank), y(bounds.bound[place])])) }),
     s("path", { class: "floor", d: line([[LEFT, y(floor)], [WIDTH - RIGHT, y(floor)]]) }),
     label(t("certificate.floor", { floor: number(floor) }), WIDTH - RIGHT, y(floor) - 6, { "text-anchor": "end", class: "strong" }),
-    stems(scores, new Set(hits.map((hit) => hit.id)), x, y),
+    scores.toReversed().map((each) => stem(each, best.has(each.id), x(rankOf(each.bound, bounds)), y)),
     axes(values, candidates, x, y),
   ];
   return s("svg", { class: "chart certificate", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t("certificate.alt") }, parts);
 }
 
-/** Where nothing can win: below the floor, right of what was scored. */
-function area(curve, floor, from, to) {
-  const height = HEIGHT - BOTTOM - floor;
-  return s("rect", { class: "never", x: from.toFixed(1), y: floor.toFixed(1), width: Math.max(0, to - from).toFixed(1), height: Math.max(0, height).toFixed(1) });
+/** Rank of a bound on the curve of all. */
+function rankOf(bound, bounds) {
+  const place = bounds.bound.findIndex((each) => each <= bound);
+  return bounds.rank.at(place);
+}
+
+/** Where nothing can win: the curve below the floor. */
+function never({ rank, bound }, floor, x, y) {
+  const first = bound.findIndex((each) => each < floor);
+  if (first < 0) return null;
+  const curve = rank.slice(first).map((each, place) => [x(each), y(bound[first + place])]);
+  const [start, end] = [curve[0][0], curve.at(-1)[0]];
+  return s("path", { class: "never", d: `${line([[start, y(floor)], ...curve, [end, y(floor)]])}z` });
 }
 
 /** A stem from the bound of a candidate down to its exact score. */
-function stems(scores, hits, x, y) {
-  return scores.map((each, place) => {
-    const best = hits.has(each.id);
-    const at = x(place + 1).toFixed(1);
-    return s(
-      "g", { class: best ? "stem hit" : "stem", "data-id": each.id },
-      s("title", {}, t("certificate.stem", { id: each.id, bound: number(each.bound), score: number(each.score) })),
-      s("path", { d: `M${at} ${y(each.bound).toFixed(1)}V${y(each.score).toFixed(1)}` }),
-      s("circle", { cx: at, cy: y(each.score).toFixed(1), r: best ? 4 : 2.4 }),
-    );
-  });
+function stem(each, hit, x, y) {
+  const at = x.toFixed(1);
+  return s(
+    "g", { class: hit ? "stem hit" : "stem", "data-id": each.id },
+    s("title", {}, t("certificate.stem", { id: each.id, bound: number(each.bound), score: number(each.score) })),
+    s("path", { d: `M${at} ${y(each.bound).toFixed(1)}V${y(each.score).toFixed(1)}` }),
+    s("circle", { cx: at, cy: y(each.score).toFixed(1), r: hit ? 4 : 2.4 }),
+  );
 }
 
 function axes(values, candidates, x, y) {
@@ -88,6 +94,7 @@ export function curve(name, points) {
     s("path", { class: "axis", d: `M8 ${height - 16}H${width - 8}` }),
     s("path", { class: "bounds", d: line(drawn) }),
     s("circle", { class: "last", cx: last[0], cy: last[1], r: 3 }),
+    label(number(values[0]), drawn[0][0] + 6, drawn[0][1] < height / 2 ? drawn[0][1] + 2 : drawn[0][1] - 6),
     label(count(points[0][0]), 8, height - 3),
     label(t("curve.steps", { count: count(points.at(-1)[0]) }), width - 8, height - 3, { "text-anchor": "end" }),
   );

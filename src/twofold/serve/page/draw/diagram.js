@@ -6,20 +6,18 @@ import { t } from "../i18n/index.js";
 
 /** parts: in the order of the summary; inputs with their encoders first, then decoders with their outputs. */
 export function diagram(parts) {
-  const [towers, heads] = [rowsOf(parts, "X"), rowsOf(parts, "g")];
-  return h(
-    "div", { class: "diagram" },
-    h("div", { class: "side" }, towers.map((row) => line(row, true))),
-    h("div", { class: "side" }, heads.map((row) => line(row, false))),
-  );
+  const towers = rowsOf(parts, ["X", "f"]);
+  const joined = towers.some((row) => row.length !== 2);
+  const reading = joined ? [rowsOf(parts, ["X"]), rowsOf(parts, ["f"])] : [towers];
+  const sides = [...reading, rowsOf(parts, ["g", "Y"])];
+  return h("div", { class: "diagram" }, sides.map((rows, place) => h("div", { class: "side" }, rows.map((row) => line(row, place < sides.length - 1)))));
 }
 
-/** Parts cut into rows, each of which begins with a letter. */
-function rowsOf(parts, first) {
-  const wanted = first === "X" ? ["X", "f"] : ["g", "Y"];
+/** Parts with these letters, cut into rows, each of which begins with the first letter. */
+function rowsOf(parts, letters) {
   const rows = [];
-  for (const part of parts.filter((each) => wanted.includes(each.letter))) {
-    if (part.letter === first || !rows.length) rows.push([]);
+  for (const part of parts.filter((each) => letters.includes(each.letter))) {
+    if (part.letter === letters[0] || !rows.length) rows.push([]);
     rows.at(-1).push(part);
   }
   return rows;

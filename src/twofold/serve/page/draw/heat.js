@@ -74,7 +74,7 @@ export function matrix(rows, columns, values, options = {}) {
   const plot = h(
     "div",
     { class: labelled ? "matrix" : "matrix dense", vars: { "--rows": rows.length, "--columns": columns.length } },
-    labelled && [h("span"), names(columns, "across"), names(rows, "down")], cells,
+    labelled && [h("span"), names(columns, "across"), names(rows, "along")], cells,
   );
   return h("div", { class: "figure" }, h("div", { class: "scrolls" }, plot), readout, scale(most));
 }

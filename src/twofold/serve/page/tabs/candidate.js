@@ -115,6 +115,6 @@ function matches(tokens, other, found) {
   const names = found.best.map((column, row) => [h("b", {}, tokens[row]), " → ", vectors[column]]);
   const values = found.best.map((column, row) => found.similarities[row][column]);
   const figure = h("details", {}, h("summary", {}, t("matches.all")));
-  figure.append(matrix(tokens.slice(0, found.similarities.length), vectors, found.similarities, { label: t("matches.all"), marks: found.best }));
+  figure.append(matrix(tokens, vectors, found.similarities, { label: t("matches.all"), marks: found.best }));
   return headed(t("matches"), t("matches.hint"), bars(names, values, { label: t("matches") }), figure);
 }

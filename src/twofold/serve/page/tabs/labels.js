@@ -51,7 +51,7 @@ function draw(view) {
   const pick = (place) => { save({ pick: String(place) }); view.result.querySelector("[aria-pressed=true]")?.focus(); };
   view.result.replaceChildren(
     ...drawn(explanation, view.app.params.pick ? Number(view.app.params.pick) : null, pick),
-    ...[attention(explanation, shown?.image ?? null, view.app.params, save)].filter(Boolean),
+    ...[attention(explanation, shown?.image?.png ?? null, view.app.params, save)].filter(Boolean),
   );
 }
 

@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { percent } from "../format.js";
 import { t } from "../i18n/index.js";
 import { bars } from "../draw/bars.js";
-import { grays, masked } from "../draw/mask.js";
+import { masked } from "../draw/mask.js";
 import { fileField, form, headed, named } from "../widgets.js";
 
 const OPACITY = 55;
@@ -48,16 +48,14 @@ async function run(view) {
   const ask = (signal) => Promise.all(shown(app).map((model) => once("/explain", { model: model.name, input: { image } }, signal)));
   const answers = await app.work("look", result, ask);
   if (!answers) return undefined;
-  const figures = await Promise.all(answers.map(({ shown: found }) => figure(found, image)));
-  draw(view, answers, figures);
+  draw(view, answers, answers.map((answer) => figure(answer, image)));
   return app.say(t("look.said", { classes: answers.map(({ shown: found }) => seen(found).map((each) => each.name).join(", ")).join("; ") }));
 }
 
 const seen = (found) => found.classes.filter((each) => each.share > 0);
 
-async function figure(found, image) {
-  const [mask, confidence] = await Promise.all([grays(found.mask), found.confidence ? grays(found.confidence) : null]);
-  return masked(found.image ?? image, mask, confidence, found.classes);
+function figure({ explanation, shown: found }, image) {
+  return masked(found.image?.png ?? image, explanation.output.pixels, explanation.confidence, found.classes);
 }
 
 function draw(view, answers, figures) {
@@ -70,7 +68,7 @@ function draw(view, answers, figures) {
   );
   const pair = h("div", { class: "halves masks" }, columns);
   result.replaceChildren(controls(app, pair, figures), pair);
-  paint(app, figures, answers[0].shown);
+  paint(app, figures);
   for (const each of figures) follow(each, figures);
 }
 
@@ -130,7 +128,7 @@ function follow(figure, figures) {
     if (!(event.key in moves)) return;
     event.preventDefault();
     const [right, down] = moves[event.key];
-    [x, y] = [within(x + right / figure.size.width), within(y + down / figure.size.height)];
+    [x, y] = [within(x + right / figure.width), within(y + down / figure.height)];
     show();
   });
   figure.stack.addEventListener("focus", show);

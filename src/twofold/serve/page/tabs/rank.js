@@ -167,7 +167,7 @@ function draw(view) {
   const slowest = Math.max(...models.map((model) => answers[model.name].cost?.milliseconds ?? 0));
   const parts = models.flatMap((model, number) => [
     number > 0 && gutter(answers[models[number - 1].name], answers[model.name], rows, chosenId(view)),
-    column(view, model, answers[model.name], earlier[model.name], letters, slowest, rows),
+    column(view, model, answers[model.name], earlier[model.name], { letters, slowest, rows, last: number === models.length - 1 }),
   ]);
   const grid = h("div", { class: "columns", vars: { "--models": models.length, "--rows": rows } }, parts);
   grid.style.gridTemplateColumns = models.map(() => "minmax(0, 1fr)").join(" var(--gap) ");
@@ -196,17 +196,18 @@ function gutter(left, right, rows, chosen) {
   return slopes([...drawn, ...missing].sort((one) => (one.id === chosen ? 1 : -1)), rows, chosen);
 }
 
-function column(view, model, answer, before, letters, slowest, rows) {
+function column(view, model, answer, before, { letters, slowest, rows, last }) {
   const now = places(answer);
   const then = places(before);
   const moved = before ? [...now].filter(([id, place]) => then.has(id) && then.get(id) !== place) : [];
   const items = answer.hits.map((hit, place) => item(view, model, hit, place, then, letters, before?.hits[place]));
-  const drawn = moved.map(([id, place]) => ({ from: then.get(id), to: place, id }));
+  const drawn = moved.map(([id, place]) => ({ from: place, to: then.get(id), id }));
+  const through = last ? [] : answer.hits.map((hit) => hit.id);
   const list = h("ol", { class: moved.length ? "hits moved" : "hits" }, items);
   return h(
     "section", { class: "column", "aria-label": titled(model), "data-model": model.name },
     h("header", {}, h("h2", {}, named(model)), cost(answer, slowest)),
-    h("div", { class: "list" }, list, moved.length > 0 && ghosts(drawn, rows)),
+    h("div", { class: "list" }, list, moved.length > 0 && ghosts(drawn, rows, through, chosenId(view))),
   );
 }
 

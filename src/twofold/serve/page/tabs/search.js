@@ -32,7 +32,7 @@ function fields(app) {
   const then = select([["", t("search.then.none")], ...others.map((model) => [model.name, titled(model)])], params.then ?? "", (value) => app.save({ then: value }));
   return [
     served.indexes.length > 1 && field(t("index"), select(names, chosen(app).name, (index) => save.call(app, { index }))),
-    field(t("search.context"), context),
+    h("div", { class: "wide" }, field(t("search.context"), context)),
     h(
       "div", { class: "row" },
       field(t("k"), numeric(params.k || K, { min: 1, max: 1000, name: "k", oninput: keep("k") })),
@@ -82,10 +82,10 @@ function extra(fields) {
 
 function proof(found) {
   if (!found.certificate) return headed(t("certificate"), t("certificate.none"));
-  const { candidates, scored, floor } = found.certificate;
+  const { candidates, scored, floor, bounds } = found.certificate;
   const counts = { candidates: count(candidates), scored: count(scored), floor: number(floor) };
-  const why = t(scored < candidates ? "certificate.why" : "certificate.all", counts);
-  const marks = [["bounds", "bounds"], ["scored", "scored"], ["hit", "hit"], ["never", "never"]];
-  const legend = marks.map(([name, key]) => h("li", { class: name }, t(`certificate.legend.${key}`)));
-  return headed(t("certificate"), null, certificate(found.certificate, found.hits), h("ul", { class: "key" }, legend), h("p", { class: "why" }, why));
+  const why = h("p", { class: "why" }, t(scored < candidates ? "certificate.why" : "certificate.all", counts));
+  if (!bounds) return headed(t("certificate"), null, why);
+  const marks = ["bounds", "scored", "hit", "never"].map((name) => h("li", { class: `key-${name}` }, t(`certificate.legend.${name}`)));
+  return headed(t("certificate"), null, certificate(found.certificate, found.hits), h("ul", { class: "key" }, marks), why);
 }

@@ -66,7 +66,7 @@ function draw(view) {
   view.result.replaceChildren(
     h("div", { class: "halves" }, text(view, explanation, step, save), next(view, explanation, step)),
     ...influence(explanation, step),
-    ...[attention(explanation, shown?.image ?? app.params.image ?? null, app.params, save)].filter(Boolean),
+    ...[attention(explanation, shown?.image?.png ?? app.params.image ?? null, app.params, save)].filter(Boolean),
     ...(explanation.beam?.length ? [headed(t("beam"), t("beam.hint"), beam(explanation.beam, explanation.written))] : []),
   );
 }
