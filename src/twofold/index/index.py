@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -19,18 +17,22 @@ from twofold.data.passages import Sizes, Split
 from twofold.data.top_k import as_k
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError, as_list
+from twofold.index import forks
 from twofold.index.catalog import Catalog, CatalogPerThread
+from twofold.index.explaining import explained
 from twofold.index.quantized import Rows
 from twofold.index.search import Query, search
 from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
-from twofold.index.snapshot import SnapshotCache, copy_index
+from twofold.index.snapshot import Snapshot, SnapshotCache, copy_index
 from twofold.index.top_k import ranked_hits
 from twofold.index.writer import Writer, build_index
 from twofold.model.load import load_ranker
 from twofold.model.ranker import Ranker
 from twofold.results import Hit, Hits, StoredCandidate
+from twofold.results.explanation import SearchExplanation
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
+T = TypeVar("T")
 Folder = str | Path
 Load = Callable[[Folder, Mapping[str, str]], Ranker]
 """Function that loads a ranker by name; it is also given the runtime and precision of the index."""
@@ -51,7 +53,7 @@ class Index:
         self._given_model, self._load = model, load or _load_by_torch
         self._catalogs = CatalogPerThread(self.folder)
         self._snapshots = SnapshotCache(self.folder)
-        _OPEN.add(self)
+        forks.OPEN.add(self)
         self._catalog  # noqa: B018 - refuses a folder without an index now
 
     @classmethod
@@ -126,17 +128,51 @@ class Index:
         model, excluded = self.model, as_list(exclude, "exclude")
         checked = [model.check_context(context) for context in as_list(contexts, "contexts")]
         start = time.perf_counter()
-        embeddings = model.embed_contexts(checked)
-        answers: list[tuple[list[Hit], bool]] = []
-        for first in range(0, len(checked), AT_A_TIME):
-            answers += self._search(embeddings[first : first + AT_A_TIME], k, where, excluded, mode == "fast")
+        found = self.search_embedded(model.embed_contexts(checked), k, where, excluded, mode)
         each = (time.perf_counter() - start) * 1000 / len(checked)
+        return [Hits(hits, hits.exact, each) for hits in found]
+
+    def search_embedded(
+        self, contexts: Vectors, k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
+    ) -> list[Hits]:
+        """Searches for contexts that the model has embedded."""
+        start, answers = time.perf_counter(), []
+        for first in range(0, len(contexts), AT_A_TIME):
+            answers += self._search(contexts[first : first + AT_A_TIME], k, where, list(exclude), mode == "fast")
+        each = (time.perf_counter() - start) * 1000 / max(1, len(answers))
         return [Hits(hits, proven, each) for hits, proven in answers]
+
+    def explain(
+        self, context: Text, k: int = 10, where: str | None = None, exclude: Ids = ()
+    ) -> tuple[Hits, SearchExplanation]:
+        """Searches; returns the hits, and what proves them: bounds of all candidates and the floor."""
+        start = time.perf_counter()
+        asked, excluded = [self.model.check_context(context)], as_list(exclude, "exclude")
+        query = Query(self.model.head, self.model.embed_contexts(asked))
+
+        def search_at(snapshot: Snapshot) -> tuple[list[Hit], SearchExplanation]:
+            shards = self._snapshots.filtered(snapshot, self._catalog, where, excluded)
+            return explained(shards, query, as_k(k), self._catalog.entries_by_key)
+
+        hits, certificate = self._at_one_moment(search_at)
+        return Hits(hits, True, (time.perf_counter() - start) * 1000), certificate
 
     def _search(
         self, contexts: Vectors, k: int, where: str | None, exclude: Sequence[Any], fast: bool
     ) -> list[tuple[list[Hit], bool]]:
         """Returns the hits of each context, and True if they are proven; all belong to one moment."""
+
+        def search_at(snapshot: Snapshot) -> list[tuple[list[Hit], bool]]:
+            directions, head = snapshot.directions if fast else None, self.model.head
+            queries = [Query(head, contexts[row : row + 1], directions) for row in range(len(contexts))]
+            tops = search(self._snapshots.filtered(snapshot, self._catalog, where, exclude), queries, k)
+            entries = self._catalog.entries_by_key(np.unique(np.concatenate([top.keys for top in tops])).tolist())
+            return [(ranked_hits(top, entries, k), top.proven) for top in tops]
+
+        return self._at_one_moment(search_at)
+
+    def _at_one_moment(self, use: Callable[[Snapshot], T]) -> T:
+        """Returns what `use` makes of the index as it is now."""
         failed = -1
         while True:
             with self._catalog.read_transaction():
@@ -149,11 +185,7 @@ class Index:
                         raise
                     failed = version
                     continue
-                directions, head = snapshot.directions if fast else None, self.model.head
-                queries = [Query(head, contexts[row : row + 1], directions) for row in range(len(contexts))]
-                tops = search(self._snapshots.filtered(snapshot, self._catalog, where, exclude), queries, k)
-                entries = self._catalog.entries_by_key(np.unique(np.concatenate([top.keys for top in tops])).tolist())
-                return [(ranked_hits(top, entries, k), top.proven) for top in tops]
+                return use(snapshot)
 
     # --- the index as a whole ---
 
@@ -242,6 +274,12 @@ class Index:
     def close(self) -> None:
         self._catalogs.close()
 
+    def renew(self) -> None:
+        """Renews, in a forked process, locks that threads of the parent may hold and connections that are its."""
+        forks.PARENT_CATALOGS.append(self._catalogs)
+        self._catalogs = CatalogPerThread(self.folder)
+        self._snapshots.renew_lock()
+
     def __enter__(self) -> Self:
         return self
 
@@ -251,27 +289,6 @@ class Index:
     @property
     def _catalog(self) -> Catalog:
         return self._catalogs.current()
-
-
-_OPEN: weakref.WeakSet[Index] = weakref.WeakSet()
-_PARENT_CATALOGS: list[CatalogPerThread] = []
-"""Catalogs of the process from which this one was forked: to close one would undo the parent's locks."""
-
-
-def _before_fork() -> None:
-    for index in list(_OPEN):
-        index._catalogs.close()
-
-
-def _after_fork_in_child() -> None:
-    """Renews locks, which threads of the parent may hold, and connections, which belong to the parent."""
-    for index in list(_OPEN):
-        _PARENT_CATALOGS.append(index._catalogs)
-        index._catalogs = CatalogPerThread(index.folder)
-        index._snapshots.renew_lock()
-
-
-os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 def _load_by_torch(name: Folder, _: Mapping[str, str]) -> Ranker:

@@ -14,16 +14,26 @@ from starlette.responses import Response
 
 from twofold import __version__
 from twofold.errors import TwofoldError
-from twofold.serve import explaining, health, playground, ranking
+from twofold.serve import cohere, explaining, health, openai, playground, ranking, tei, writing
 from twofold.serve.bodies import parse, read_body
-from twofold.serve.errors import PLAIN, Convention, RefusalError
+from twofold.serve.errors import Convention, RefusalError
 from twofold.serve.front import Front
 from twofold.serve.routes import Call, Route, as_json
 from twofold.serve.service import Service
 from twofold.serve.settings import Settings
 from twofold.serve.warming import warm
 
-ROUTES = (*playground.ROUTES, *health.ROUTES, *ranking.ROUTES, *explaining.ROUTES)
+ROUTES = (
+    *playground.ROUTES,
+    *health.ROUTES,
+    *ranking.ROUTES,
+    *explaining.ROUTES,
+    *writing.ROUTES,
+    *openai.ROUTES,
+    *cohere.ROUTES,
+    *tei.ROUTES,
+)
+FORM = "multipart/form-data"
 LOG = logging.getLogger("twofold.serve")
 
 
@@ -44,13 +54,13 @@ def make_app(settings: Settings) -> Front:
         app.add_api_route(
             route.path,
             _endpoint(service, route),
-            methods=[route.method],
+            methods=[route.method] if route.method != "GET" else ["GET", "HEAD"],
             summary=route.handle.__doc__,
             response_model=None,
         )
-    conventions = {route.path: route.convention for route in ROUTES}
-    app.add_exception_handler(HTTPException, _unknown(conventions))
-    return Front(app, service, ROUTES)
+    front = Front(app, service, ROUTES)
+    app.add_exception_handler(HTTPException, _unknown(front))
+    return front
 
 
 def _endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Response]]:
@@ -61,7 +71,11 @@ def _endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[R
             body: Any = None
             if route.body is not None:
                 raw = await read_body(request, service.settings.limits)
-                body = parse(route.body, raw, request.headers.get("content-type", ""))
+                kind = request.headers.get("content-type", "")
+                if route.form is not None and kind.startswith(FORM):
+                    body = await route.form(request, raw, service.settings.limits)
+                else:
+                    body = parse(route.body, raw, kind)
             content = await route.handle(Call(service, request, body))
             return content if isinstance(content, Response) else as_json(content)
         except RefusalError as error:
@@ -82,19 +96,19 @@ def refused(error: RefusalError, convention: Convention) -> Response:
     return as_json(convention.body(error), convention.status(error), error.headers)
 
 
-def _unknown(conventions: dict[str, Convention]) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _unknown(front: Front) -> Callable[[Request, Exception], Awaitable[Response]]:
     """Words errors of routing: unknown paths and methods."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        convention = conventions.get(request.url.path, PLAIN)
-        path = request.url.path[:200]
+        path = request.url.path
+        convention = front.convention(path)
         if error.status_code == 405:
             refusal = RefusalError(
                 "method", f"{path}: does not take {request.method}", headers=dict(error.headers or {})
             )
         else:
-            refusal = RefusalError("not_found", f"there is nothing at {path}; /docs lists all routes")
+            refusal = RefusalError("not_found", f"there is nothing at {path[:200]}; /docs lists all routes")
         return refused(refusal, convention)
 
     return answer

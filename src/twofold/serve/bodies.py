@@ -79,6 +79,14 @@ def parse(shape: type[Shape], raw: bytes, media_type: str) -> Shape:
     return body
 
 
+def shaped(shape: type[Shape], values: Any) -> Shape:
+    """Puts values into a shape."""
+    try:
+        return shape.model_validate(values)
+    except ValidationError as error:
+        raise refusal_of(error) from None
+
+
 def refusal_of(error: ValidationError) -> RefusalError:
     """Error of a field that is wrong; of several forms that a field may have, the deepest tells most."""
     first = max(error.errors(include_url=False, include_context=False), key=lambda wrong: len(wrong["loc"]))

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
-from twofold.config import structure, unstructure
-from twofold.generate.search import GenerateOptions
-from twofold.model import Model, Ranker
+from twofold.model import Ranker
 from twofold.model.explaining import MOST_WORDS, explain_ranking
 from twofold.results.explanation import RankingExplanation
 from twofold.serve.bodies import StrictBody
 from twofold.serve.errors import RefusalError, too_many
-from twofold.serve.figures import shown
+from twofold.serve.figures import plain_output, shown
 from twofold.serve.given import value_of
+from twofold.serve.options import options_of
 from twofold.serve.ranking import Asked, Cost, Json, asked, check_depths
 from twofold.serve.registry import ServedModel
 from twofold.serve.routes import Call, Route
-from twofold.serve.service import Service
 
 
 class ExplainBody(StrictBody):
@@ -110,24 +107,13 @@ async def _answer(call: Call[ExplainBody]) -> dict[str, Any]:
 
     def explained() -> dict[str, Any]:
         explanation = model.explain(value, options, decoder, influence=body.influence)
-        return {"explanation": explanation.as_dict(), "shown": shown(model, decoder, value, explanation)}
+        content, figure = explanation.as_dict(), shown(model, decoder, value, explanation)
+        # Pixels are sent as images: as numbers in JSON they would be ten times as long.
+        content.pop("confidence", None)
+        return {"explanation": {**content, "output": plain_output(model, decoder, explanation)}, "shown": figure}
 
     content: dict[str, Any] = await service.waiting(call.request, served.batcher.call(explained))
     return content | {"cost": vars(Cost((time.perf_counter() - start) * 1000, 0, 1))}
-
-
-def options_of(service: Service, model: Model, given: Mapping[str, Any]) -> GenerateOptions:
-    """Options of generation: those saved with the model, changed by the given ones."""
-    saved: GenerateOptions = model.config.generate
-    changes = dict(given)
-    if changes.get("sample") and "beam" not in changes:
-        changes |= {"beam": 1, "n_best": 1}
-    if isinstance(changes.get("beam"), int) and "n_best" not in changes:
-        changes["n_best"] = max(1, min(saved.n_best, changes["beam"]))
-    options = structure({**unstructure(saved), **changes}, GenerateOptions, "options")
-    if options.beam > service.settings.limits.beam:
-        raise too_many("hypotheses", options.beam, service.settings.limits.beam, "options.beam")
-    return options
 
 
 ROUTES = (Route("/explain", explain, ExplainBody),)

@@ -7,6 +7,7 @@ import colorsys
 import io
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from twofold.model import Model
@@ -25,13 +26,22 @@ def shown(model: Model, decoder: str, value: Any, explanation: Explanation) -> d
     content: dict[str, Any] = {}
     image = model.input.image(value)
     if image is not None:
-        size = _within(image.size)
-        content["image"] = {"png": as_png(image.resize(size)), "width": size[0], "height": size[1]}
+        width, height = image.size
+        content["image"] = {"png": as_png(image.resize(_within(image.size))), "width": width, "height": height}
     mask = model.outputs[decoder].mask(explanation.output)
     if mask is not None:
         content["mask"] = _mask(mask)
         content["classes"] = _classes(mask)
+    if explanation.confidence is not None:
+        pixels = (255 * explanation.confidence).round().astype(np.uint8)
+        content["confidence"] = {"png": as_png(_resized(Image.fromarray(pixels))), "mean": float(pixels.mean() / 255)}
     return content
+
+
+def plain_output(model: Model, decoder: str, explanation: Explanation) -> Any:
+    """Answer as JSON values, without the pixels of a mask."""
+    output = model.outputs[decoder]
+    return output.plain(explanation.output)
 
 
 def _within(size: tuple[int, int]) -> tuple[int, int]:
@@ -41,12 +51,16 @@ def _within(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _mask(mask: Mask) -> dict[str, Any]:
-    """Class numbers as a PNG with a palette of the classes' colors, which is also the overlay."""
+    """Class numbers as a PNG with a palette of the classes' colors; height and width are those of the mask itself."""
     height, width = mask.pixels.shape
     image = Image.fromarray(mask.pixels, "P")
     image.putpalette([value for color in colors(len(mask.names)) for value in color])
-    size = _within((width, height))
-    return {"png": as_png(image.resize(size, Image.Resampling.NEAREST)), "width": size[0], "height": size[1]}
+    return {"png": as_png(_resized(image)), "width": width, "height": height}
+
+
+def _resized(image: Image.Image) -> Image.Image:
+    """Classes or shares of pixels in the size that is shown."""
+    return image.resize(_within(image.size), Image.Resampling.NEAREST)
 
 
 def _classes(mask: Mask) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twofold.serve.errors import PLAIN
+from twofold.serve.errors import PLAIN, Convention
 from twofold.serve.keys import Keys
 from twofold.serve.logs import AccessLog
 from twofold.serve.routes import Route, as_json
@@ -26,22 +26,30 @@ class Front:
         self.app, self.service = app, service
         self._keys = Keys(service.settings)
         self._log = AccessLog(service.settings.log_texts)
-        self._routes = {route.path: route for route in routes if "{" not in route.path}
+        self._routes = {(route.method, route.path): route for route in routes if "{" not in route.path}
         self._patterns = [(_pattern(route.path), route) for route in routes if "{" in route.path]
 
-    def route(self, path: str) -> Route | None:
-        """Route of a path, of any method."""
-        known = self._routes.get(path)
+    def route(self, method: str, path: str) -> Route | None:
+        """Route of a request."""
+        method = "GET" if method == "HEAD" else method
+        known = self._routes.get((method, path))
         if known is not None:
             return known
-        return next((route for pattern, route in self._patterns if pattern.fullmatch(path)), None)
+        several = (route for pattern, route in self._patterns if route.method == method and pattern.fullmatch(path))
+        return next(several, None)
+
+    def convention(self, path: str) -> Convention:
+        """Form of errors at a path, whatever the method."""
+        known = [route for (_, place), route in self._routes.items() if place == path]
+        known += [route for pattern, route in self._patterns if pattern.fullmatch(path)]
+        return known[0].convention if known else PLAIN
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         start, status, size = time.perf_counter(), 500, 0
-        route = self.route(scope["path"])
+        route = self.route(scope["method"], scope["path"])
 
         async def sent(message: Message) -> None:
             nonlocal status, size
@@ -58,7 +66,7 @@ class Front:
             if refusal is None:
                 await self.app(scope, receive, sent)
             else:
-                convention = route.convention if route else PLAIN
+                convention = self.convention(scope["path"])
                 answer = as_json(convention.body(refusal), convention.status(refusal), refusal.headers)
                 await answer(scope, receive, sent)
         finally:

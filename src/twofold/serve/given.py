@@ -58,6 +58,8 @@ def uploaded(side: Input[Any], content: bytes, place: str, limits: Limits) -> An
 def value_of(side: Input[Any], given: Any, place: str, limits: Limits) -> Any:
     """Converts a JSON value to what an input reads."""
     config = side.config
+    if isinstance(given, bytes):  # a file of a form
+        return uploaded(side, given, place, limits)
     if isinstance(config, FileSettings):
         text = given.get(config.noun) if isinstance(given, Mapping) else None
         if not isinstance(text, str):

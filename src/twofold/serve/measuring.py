@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.process_collector import ProcessCollector
@@ -46,7 +47,7 @@ class Measures:
     def watch(self, batchers: Sequence[Batcher]) -> None:
         """Reads the lengths of queues whenever metrics are asked for."""
         for batcher in batchers:
-            self.waiting.labels(batcher.name).set_function(lambda batcher=batcher: float(batcher.waiting))
+            self.waiting.labels(batcher.name).set_function(partial(_waiting, batcher))
 
     def observe_batch(self, model: str, requests: int, tokens: int, seconds: float) -> None:
         self.batch_requests.labels(model).observe(requests)
@@ -60,3 +61,7 @@ class Measures:
     def text(self) -> bytes:
         """Metrics in Prometheus' text form."""
         return generate_latest(self._registry)
+
+
+def _waiting(batcher: Batcher) -> float:
+    return float(batcher.waiting)

@@ -117,7 +117,7 @@ def curves(run: Path) -> list[dict[str, Any]]:
     """Loss and validation metrics of a training, step by step."""
     facts = facts_of(run)
     steps: dict[int, dict[str, Any]] = {}
-    for name, curve in {"loss": facts.loss, **facts.curves}.items():
+    for name, curve in {"loss": facts.losses, **facts.evaluations}.items():
         for step, value in curve:
             steps.setdefault(step, {"step": step})[name] = value
     return [steps[step] for step in sorted(steps)]

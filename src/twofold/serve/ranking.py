@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,12 +15,14 @@ from starlette.requests import Request
 from twofold.data.candidates import Candidate, with_ids
 from twofold.data.top_k import best, first_of_equal
 from twofold.model import Ranker
+from twofold.model.representation import CONTEXTS
 from twofold.results import Hit, Hits
 from twofold.serve.bodies import StrictBody
 from twofold.serve.errors import RefusalError, too_many
 from twofold.serve.given import value_of
-from twofold.serve.readings import scoring
-from twofold.serve.registry import ServedModel
+from twofold.serve.jobs import Job
+from twofold.serve.readings import joined, reading, scoring
+from twofold.serve.registry import ServedIndex, ServedModel
 from twofold.serve.routes import Call, Route
 from twofold.serve.service import Service
 
@@ -47,7 +50,7 @@ class SearchBody(StrictBody):
     filter: str | None = None
     exclude: list[Id] = Field([])
     then: list[tuple[str, int]] = Field([])
-    mode: str = "exact"
+    mode: Literal["exact", "fast"] = "exact"
     certificate: bool = False
 
 
@@ -104,8 +107,8 @@ async def ranked(service: Service, request: Request, served: ServedModel, given:
     contexts = await service.items(ranker.contexts, [given.context], "context")
     candidates = await service.items(ranker.candidates, [each.read for each in given.candidates], "candidates")
     job = scoring(ranker, contexts, candidates)
-    for reading in job.readings:
-        service.check_tokens(reading.lengths, "candidates")
+    for part in job.readings:
+        service.check_tokens(part.lengths, "candidates")
     scores: np.ndarray[Any, Any] = (await service.run(request, served, job))[0]
     scores = scores[first_of_equal(texts)]
     hits = [Hit(texts[number], float(scores[number]), given.candidates[number].id) for number in best(scores, k)]
@@ -161,26 +164,40 @@ async def rank(call: Call[RankBody]) -> dict[str, Any]:
 
 async def search(call: Call[SearchBody]) -> dict[str, Any]:
     """Searches an index: the k best of all candidates, proven."""
-    service, body = call.service, call.body
+    service, body, start = call.service, call.body, time.perf_counter()
     check_depths(service, body.k, body.then)
     found = service.registry.index(body.index)
     ranker, index = found.served.ranker, found.index
     context = ranker.check_context(value_of(ranker.contexts, body.context, "context", service.settings.limits))
-    if body.mode not in ("exact", "fast"):
-        raise RefusalError("invalid", f"mode: there is no {body.mode!r}; give exact or fast", "mode")
-    depth = body.then[0][1] if body.then else body.k
-    start = time.perf_counter()
-    hits = await service.waiting(
-        call.request,
-        found.served.batcher.call(lambda: index.search(context, depth, body.filter, body.exclude, body.mode)),
-    )
+    depth, content = body.then[0][1] if body.then else body.k, {}
+    if body.certificate:
+        explain = partial(index.explain, context, depth, body.filter, body.exclude)
+        hits, certificate = await service.waiting(call.request, found.served.batcher.call(explain))
+        content["certificate"] = certificate.as_dict()
+    else:
+        items = await service.items(ranker.contexts, [context], "context")
+        hits = await service.run(call.request, found.served, searching(found, items, depth, body))
     among, read = len(index), 1
     if body.then:
         hits, more = await cascaded(service, call.request, body.context, hits, body.then, body.k, among)
         read += more
     milliseconds = (time.perf_counter() - start) * 1000
     cost = Cost(milliseconds, found.served.candidate_bytes * among, read)
-    return {"hits": as_hits(hits), "exact": hits.exact, "milliseconds": milliseconds, "cost": vars(cost)}
+    return {"hits": as_hits(hits), "exact": hits.exact, "milliseconds": milliseconds, "cost": vars(cost), **content}
+
+
+def searching(found: ServedIndex, items: Sequence[Any], k: int, body: SearchBody) -> Job:
+    """Searches for a context; contexts of other requests of the same settings read the index together with it."""
+    index, ranker = found.index, found.served.ranker
+    how = (k, body.filter, tuple(body.exclude), body.mode)
+
+    def search(results: list[Any]) -> Hits:
+        return index.search_embedded(results[0], *how)[0]
+
+    def search_all(several: list[list[Any]]) -> list[Hits]:
+        return index.search_embedded(joined([results[0] for results in several]), *how)
+
+    return Job(search, (reading(ranker, CONTEXTS, items),), (found.name, *how), search_all)
 
 
 ROUTES = (Route("/rank", rank, RankBody), Route("/search", search, SearchBody))

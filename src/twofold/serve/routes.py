@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from twofold.serve.errors import PLAIN, Convention
 from twofold.serve.service import Service
+from twofold.serve.settings import Limits
 
 Shape = TypeVar("Shape", bound=BaseModel)
 JSON = "application/json"
@@ -40,8 +41,8 @@ class Route:
     convention: Convention = PLAIN
     public: bool = False
     """True if no key is needed."""
-    also: Mapping[str, Any] = field(default_factory=dict)
-    """Further media types of the body, with their schemas."""
+    form: Callable[[Request, bytes, Limits], Awaitable[BaseModel]] | None = None
+    """Reads the body of a form with files; None takes JSON alone."""
     answers: type[BaseModel] | None = None
     """Shape of the answer, for the OpenAPI page."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from twofold.inputs import Input
+from twofold.inputs import INPUT, Input
 from twofold.serve.errors import RefusalError, too_many
 from twofold.serve.jobs import Job
 from twofold.serve.measuring import Measures
@@ -49,17 +49,24 @@ class Service:
         for served in self.registry.indexes.values():
             served.index.close()
 
-    async def items(self, side: Input[Any], values: Sequence[Any], place: str) -> list[Any]:
-        """Turns texts, or whatever else a side reads, into items; too many, or too long ones together, are refused."""
-        limits = self.settings.limits
-        if len(values) > limits.texts:
-            raise too_many("texts", len(values), limits.texts, place)
+    async def items(self, side: Input[Any], values: Sequence[Any], place: str, cut: bool = True) -> list[Any]:
+        """Turns texts, or whatever else a side reads, into items; unless `cut`, texts beyond its limit are refused."""
+        if len(values) > self.settings.limits.texts:
+            raise too_many("texts", len(values), self.settings.limits.texts, place)
         size = sum(len(value) if isinstance(value, str) else AT_ONCE // 8 for value in values)
+
+        def items() -> list[Any]:
+            if cut:
+                return side.items_of(values)
+            encoded = side.encode_values(INPUT, values)
+            if encoded.cut:
+                said = f"{place}: {encoded.cut} are longer than {side.limit} tokens; shorten them, or set truncate"
+                raise RefusalError("too_large", said, place)
+            return list(encoded.ids)
+
         if size <= AT_ONCE:
-            items = side.items_of(values)
-        else:
-            items = await asyncio.get_running_loop().run_in_executor(self._helpers, side.items_of, values)
-        return items
+            return items()
+        return await asyncio.get_running_loop().run_in_executor(self._helpers, items)
 
     def check_tokens(self, lengths: Sequence[int], place: str) -> None:
         """Refuses more tokens than a request may have."""

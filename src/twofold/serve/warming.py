@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from typing import Any
 
 from twofold.errors import TwofoldError
@@ -19,7 +21,7 @@ async def warm(registry: Registry) -> None:
         await _warm_model(served)
     for found in registry.indexes.values():
         index, sample = found.index, _samples(found.served.ranker.contexts)[0]
-        await found.served.batcher.call(lambda index=index, sample=sample: index.search(sample, 1))
+        await found.served.batcher.call(partial(index.search, sample, 1))
 
 
 async def _warm_model(served: ServedModel) -> None:
@@ -30,8 +32,9 @@ async def _warm_model(served: ServedModel) -> None:
         await served.batcher.run(scoring(model, contexts, candidates[:1]))
         return
     samples = _samples(model.input)
-    for decoder in model.decoders:
-        await served.batcher.call(lambda decoder=decoder: model.predict(samples[:1], decoder=decoder))
+    for decoder in model.decoders if samples else ():
+        with contextlib.suppress(TwofoldError):  # a language model for pre-training answers nothing
+            await served.batcher.call(partial(model.predict, samples[:1], decoder=decoder))
 
 
 def _samples(side: Input[Any]) -> list[Any]:
