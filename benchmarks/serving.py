@@ -1,0 +1,179 @@
+"""Serving under load: requests per second and latencies, batched and one by one, beside a plain server; and endurance.
+
+Clients run in a process of their own on the loopback, each sending its next request when the last is answered. All
+servers of a comparison run at once and are measured in turn; those that wait cost nothing. `--long` and `--hostile` run
+the other two parts; each part keeps what the others have measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import RESULTS, need, processor_flags, save
+from _serving_load import Job, measure
+from _serving_processes import HERE, Server, running
+
+import twofold
+from twofold.data.backbones import DEFAULT, folder_of
+from twofold.data.files import read_rows
+
+CLIENTS = (1, 8, 64)
+STORED, BODIES, DOCUMENTS = 5_000, 400, 8
+ENGINE = "openvino"
+PLAIN = "FastAPI + sentence-transformers"
+ONE_BY_ONE = ", one by one"
+TARGETS = {"engine": 1.2, "torch": 2.5, "plain": 4.0, "alone": 0.95}
+"""Times the throughput at 64 clients: batched to one by one, and to the plain server; and at one client."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What clients ask for."""
+
+    path: str
+    bodies: list[str]
+
+
+def sentences(count: int) -> list[str]:
+    """Different sentences of scifact's abstracts, of about 38 tokens."""
+    texts: dict[str, None] = {}
+    for row in read_rows(str(need("scifact", "corpus.jsonl.gz"))):
+        for sentence in str(row.values["text"]).split(". "):
+            if 60 < len(sentence) < 400:
+                texts.setdefault(" ".join(sentence.split()))
+        if len(texts) >= 2 * count:
+            break
+    return list(texts)[:: len(texts) // count][:count]
+
+
+def questions(count: int) -> list[str]:
+    """Questions to a bank, of about 14 tokens."""
+    rows = read_rows(str(need("banking77", "train.tsv.gz")))
+    return list(dict.fromkeys(str(row.values["text"]) for row in rows))[:count]
+
+
+def works(stored: Sequence[str]) -> dict[str, Work]:
+    """Requests of each kind."""
+    short, parts = questions(BODIES), range(0, DOCUMENTS * BODIES, DOCUMENTS)
+    return {
+        "embeddings of a question": Work("/v1/embeddings", [json.dumps({"input": text}) for text in short]),
+        "embeddings of a sentence": Work("/v1/embeddings", [json.dumps({"input": text}) for text in stored[:BODIES]]),
+        f"rerank of {DOCUMENTS} sentences": Work(
+            "/v2/rerank",
+            [
+                json.dumps({"query": text, "documents": stored[start : start + DOCUMENTS]})
+                for text, start in zip(short, parts, strict=True)
+            ],
+        ),
+        f"search of {len(stored):,} sentences": Work(
+            "/search", [json.dumps({"context": text, "k": 10}) for text in short]
+        ),
+    }
+
+
+def programs(folder: Path, stored: Path) -> dict[str, list[str]]:
+    """Arguments of every server, by name."""
+    found = {}
+    for runtime in (ENGINE, "torch"):
+        how = ["serve", "default", str(folder / "index"), "--port", "{port}", "--runtime", runtime]
+        found[runtime] = ["-m", "twofold", *how]
+        found[runtime + ONE_BY_ONE] = [str(HERE / "_serving_one_by_one.py"), *how]
+    found[PLAIN] = [str(HERE / "_serving_plain.py"), str(folder_of(DEFAULT)), str(stored), "{port}"]
+    return found
+
+
+def point(server: Server, work: Work, clients: int, seconds: float, most: int) -> dict[str, float]:
+    """Throughput and latencies once."""
+    job = Job(server.port, work.path, work.bodies, clients, seconds, most)
+    before = server.cpu_seconds()
+    found = measure(job)
+    used = server.cpu_seconds() - before
+    if found["others"] or not found["milliseconds"]:
+        raise SystemExit(f"{work.path}: answers that are not 200: {found['others']}")
+    p50, p95, p99 = np.percentile(found["milliseconds"], [50, 95, 99])
+    count = len(found["milliseconds"])
+    rate = count / found["seconds"]
+    share = found["seconds"] / (found["seconds"] + job.warm_up)
+    return {
+        "requests_per_second": rate,
+        "requests_per_cpu_second": count / (used * share),
+        "p50": float(p50),
+        "p95": float(p95),
+        "p99": float(p99),
+    }
+
+
+def throughput(options: argparse.Namespace) -> dict[str, Any]:
+    """Every server with every kind of request and number of clients, in turn; medians of the rounds."""
+    stored = sentences(STORED)
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as servers:
+        folder = Path(temporary)
+        (folder / "stored.txt").write_text("\n".join(stored) + "\n", encoding="utf-8")
+        twofold.build_index(folder / "index", "default", stored).close()
+        found = {
+            name: servers.enter_context(running(program, folder / f"{name}.log"))
+            for name, program in programs(folder, folder / "stored.txt").items()
+        }
+        computing = {name: server.ask("GET", "/info")[1]["model_dtype"] for name, server in found.items() if name != PLAIN}
+        rows: dict[str, Any] = {}
+        for what, work in works(stored).items():
+            for clients in CLIENTS:
+                rounds: dict[str, list[dict[str, float]]] = {name: [] for name in found}
+                for _ in range(options.rounds):
+                    for name, server in found.items():
+                        rounds[name].append(point(server, work, clients, options.seconds, options.most))
+                medians = {name: _median(values) for name, values in rounds.items()}
+                rows.setdefault(what, {})[str(clients)] = medians
+                for name, values in medians.items():
+                    print(f"{what:32} {clients:3} {name:32} {values}", flush=True)
+    return {"computing": computing, "threads": os.environ.get("OMP_NUM_THREADS", "default"), "rows": rows} | ratios(rows)
+
+
+def _median(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.median(values[name] for values in rounds), 1) for name in rounds[0]}
+
+
+def ratios(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Ratios of requests per second, and per CPU second of the server."""
+    found: dict[str, Any] = {}
+    for what, points in rows.items():
+        for clients, servers in points.items():
+            for runtime in (ENGINE, "torch"):
+                others = {"one by one": runtime + ONE_BY_ONE, "plain": PLAIN}
+                for against, other in others.items():
+                    kinds = ("requests_per_second", "requests_per_cpu_second")
+                    both = [round(servers[runtime][kind] / servers[other][kind], 2) for kind in kinds]
+                    place = found.setdefault(what, {}).setdefault(f"{clients} clients", {})
+                    place[f"{runtime} to {against}"] = dict(zip(("by time", "by CPU time"), both, strict=True))
+    return {"ratios": found}
+
+
+def keep(part: str, measured: Mapping[str, Any]) -> None:
+    """Writes a part of the results beside the others."""
+    path = RESULTS / "serving.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    parts = {name: known[name] for name in ("throughput", "long", "hostile") if name in known}
+    save("serving", {"processor": processor_flags(), **parts, part: measured})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time of each point")
+    parser.add_argument("--most", type=int, default=20_000, help="requests of each point at most")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    keep("throughput", throughput(options))
+
+
+if __name__ == "__main__":
+    main()
