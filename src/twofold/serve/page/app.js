@@ -161,7 +161,8 @@ function nextTheme() {
 function nextLanguage() {
   choose(languages().find((name) => name !== language()), true);
   drawTools();
-  open(current);
+  history.replaceState(null, "", address(current.id, remembered[current.id]));
+  open(current, remembered[current.id], false);
 }
 
 async function copyLink() {

@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { percent } from "../format.js";
 import { t } from "../i18n/index.js";
 import { bars } from "../draw/bars.js";
-import { masked } from "../draw/mask.js";
+import { classNumbers, masked, read } from "../draw/mask.js";
 import { fileField, form, headed, named } from "../widgets.js";
 
 const OPACITY = 55;
@@ -48,14 +48,15 @@ async function run(view) {
   const ask = (signal) => Promise.all(shown(app).map((model) => once("/explain", { model: model.name, input: { image } }, signal)));
   const answers = await app.work("look", result, ask);
   if (!answers) return undefined;
-  draw(view, answers, answers.map((answer) => figure(answer, image)));
+  draw(view, answers, await Promise.all(answers.map((answer) => figure(answer, image))));
   return app.say(t("look.said", { classes: answers.map(({ shown: found }) => seen(found).map((each) => each.name).join(", ")).join("; ") }));
 }
 
 const seen = (found) => found.classes.filter((each) => each.share > 0);
 
-function figure({ explanation, shown: found }, image) {
-  return masked(found.image?.png ?? image, explanation.output.pixels, explanation.confidence, found.classes);
+async function figure({ shown: found }, image) {
+  const [mask, confidence] = await Promise.all([read(found.mask.png), found.confidence ? read(found.confidence.png) : null]);
+  return masked(found.image?.png ?? image, classNumbers(mask, found.classes), confidence, found.classes);
 }
 
 function draw(view, answers, figures) {
