@@ -124,7 +124,9 @@ def throughput(options: argparse.Namespace) -> dict[str, Any]:
             name: servers.enter_context(running(program, folder / f"{name}.log"))
             for name, program in programs(folder, folder / "stored.txt").items()
         }
-        computing = {name: server.ask("GET", "/info")[1]["model_dtype"] for name, server in found.items() if name != PLAIN}
+        computing = {
+            name: server.ask("GET", "/info")[1]["model_dtype"] for name, server in found.items() if name != PLAIN
+        }
         rows: dict[str, Any] = {}
         for what, work in works(stored).items():
             for clients in CLIENTS:
@@ -136,7 +138,9 @@ def throughput(options: argparse.Namespace) -> dict[str, Any]:
                 rows.setdefault(what, {})[str(clients)] = medians
                 for name, values in medians.items():
                     print(f"{what:32} {clients:3} {name:32} {values}", flush=True)
-    return {"computing": computing, "threads": os.environ.get("OMP_NUM_THREADS", "default"), "rows": rows} | ratios(rows)
+    return {"computing": computing, "threads": os.environ.get("OMP_NUM_THREADS", "default"), "rows": rows} | ratios(
+        rows
+    )
 
 
 def _median(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
