@@ -24,7 +24,7 @@ Outcome = tuple[Job, Any, BaseException | None]
 class Observer(Protocol):
     """Listener to what a batcher does."""
 
-    def observe_batch(self, model: str, requests: int, tokens: int, seconds: float) -> None: ...
+    def observe_batch(self, model: str, requests: int, tokens: int, seconds: float, waiting: int) -> None: ...
 
 
 class Batcher:
@@ -120,7 +120,8 @@ class Batcher:
         tokens = sum(piece.tokens for piece in pieces)
         speed = tokens / max(seconds, 1e-6)
         self._speed += (SMOOTHING if self._speed else 1.0) * (speed - self._speed)
-        self._observer.observe_batch(self.name, len({id(piece.job) for piece in pieces}), tokens, seconds)
+        requests = len({id(piece.job) for piece in pieces})
+        self._observer.observe_batch(self.name, requests, tokens, seconds, len(self._jobs))
 
     def _take(self) -> list[Piece] | Job | None:
         """Takes the next pieces to read together, or a job that reads nothing; None at the end.

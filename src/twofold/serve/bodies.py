@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -34,8 +35,11 @@ class StrictBody(Body):
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """Reads the whole body; one that is too large or comes too slowly is refused."""
+async def read_body(request: Request, limits: Limits, hold: Callable[[int], None]) -> bytes:
+    """Reads the whole body; one that is too large or comes too slowly is refused.
+
+    hold: is told the size of every part, and may refuse it
+    """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RefusalError("media_type", "the body is compressed; send it without Content-Encoding")
     length = request.headers.get("content-length", "")
@@ -48,6 +52,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 size += len(part)
                 if size > limits.body:
                     raise _too_large(size, limits)
+                hold(len(part))
                 parts.append(part)
     except TimeoutError:
         said = f"the body took longer than {limits.read_seconds:g} s to arrive; send it at once"

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from twofold.model import Ranker
+from twofold.model.continuing import Continuation
 from twofold.model.explaining import MOST_WORDS, explain_ranking
 from twofold.results.explanation import RankingExplanation
 from twofold.serve.bodies import StrictBody
@@ -33,6 +34,7 @@ class ExplainBody(StrictBody):
     input: Any = None
     options: dict[str, Any] = Field({})
     decoder: str | None = None
+    prefix: list[str | int] = Field([], description="Tokens of a forced beginning, which a model that writes continues")
     influence: bool = Field(False, description="Adds the influence of each word: one run of the model for each")
 
 
@@ -106,7 +108,8 @@ async def _answer(call: Call[ExplainBody]) -> dict[str, Any]:
     start = time.perf_counter()
 
     def explained() -> dict[str, Any]:
-        explanation = model.explain(value, options, decoder, influence=body.influence)
+        written = Continuation(model, value, body.prefix, decoder).write(options).ids if body.prefix else None
+        explanation = model.explain(value, options, decoder, written=written, influence=body.influence)
         content, figure = explanation.as_dict(), shown(model, decoder, value, explanation)
         # Pixels are sent as images: as numbers in JSON they would be ten times as long.
         content.pop("confidence", None)

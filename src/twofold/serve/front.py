@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Front:
     def __init__(self, app: ASGIApp, service: Service, routes: Sequence[Route]) -> None:
         self.app, self.service = app, service
         self._keys = Keys(service.settings)
-        self._log = AccessLog(service.settings.log_texts)
+        self._log = AccessLog() if service.settings.log else None
         self._routes = {(route.method, route.path): route for route in routes if "{" not in route.path}
         self._patterns = [(_pattern(route.path), route) for route in routes if "{" in route.path]
 
@@ -61,19 +62,26 @@ class Front:
 
         measures = self.service.measures
         measures.running.inc()
+        limits = self.service.settings.limits
         try:
             refusal = self._keys.check(Headers(scope=scope), route)
             if refusal is None:
-                await self.app(scope, receive, sent)
+                # Beyond the time limits of the parts: a client may also read its answer too slowly.
+                async with asyncio.timeout(limits.read_seconds + 2 * limits.seconds):
+                    await self.app(scope, receive, sent)
             else:
                 convention = self.convention(scope["path"])
                 answer = as_json(convention.body(refusal), convention.status(refusal), refusal.headers)
                 await answer(scope, receive, sent)
+        except TimeoutError:
+            status = 408
         finally:
             measures.running.dec()
+            self.service.memory.after(size)
             seconds = time.perf_counter() - start
             measures.observe_request(route.path if route else OTHER, status, seconds)
-            self._log.write(scope, status, seconds, size)
+            if self._log is not None:
+                self._log.write(scope, status, seconds, size)
 
 
 def _pattern(path: str) -> re.Pattern[str]:

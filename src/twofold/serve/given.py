@@ -43,7 +43,7 @@ def uploaded(side: Input[Any], content: bytes, place: str, limits: Limits) -> An
     """Makes the file that an input reads of its content."""
     config = side.config
     if not isinstance(config, FileSettings):
-        raise RefusalError("invalid", f"{place}: a file, and this model reads a {side.config.noun}", place)
+        raise RefusalError("invalid", f"{place}: a file, and this model reads {side.config.noun}s", place)
     file = config.file(Upload(Path(place), content), place)
     if isinstance(file, ImageFile):
         try:
@@ -63,12 +63,14 @@ def value_of(side: Input[Any], given: Any, place: str, limits: Limits) -> Any:
     if isinstance(config, FileSettings):
         text = given.get(config.noun) if isinstance(given, Mapping) else None
         if not isinstance(text, str):
-            said = f'{place}: this model reads a {config.noun}; send {{"{config.noun}": "<base64>"}}'
+            said = f'{place}: this model reads {config.noun}s; send {{"{config.noun}": "<base64>"}}'
             raise RefusalError("invalid", said, place)
         return uploaded(side, from_base64(text, f"{place}.{config.noun}"), f"{place}.{config.noun}", limits)
     if isinstance(given, Mapping):
         if set(given) != set(PARTS):
-            raise RefusalError("invalid", f"{place}: an object, where a {config.noun} is read; send a text", place)
+            raise RefusalError(
+                "invalid", f"{place}: an object, and this model reads {config.noun}s; send a text", place
+            )
         given = [given[name] for name in PARTS]
     if config.texts > 1 and (not isinstance(given, list) or len(given) != config.texts):
         said = f'{place}: this model reads two texts; send {{"first": "...", "second": "..."}}'

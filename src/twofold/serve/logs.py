@@ -1,12 +1,12 @@
-"""Access log: one JSON object a line on standard error, without texts unless asked for."""
+"""Access log: one JSON object a line on standard error, without texts unless they were asked for."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TextIO
 
+import orjson
 from starlette.types import Scope
 
 LONGEST = 200
@@ -16,12 +16,12 @@ LONGEST = 200
 class AccessLog:
     """Log of requests."""
 
-    def __init__(self, texts: bool, stream: TextIO | None = None) -> None:
-        self._texts, self._stream = texts, stream
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
 
     def write(self, scope: Scope, status: int, seconds: float, size: int) -> None:
         """Writes a line about a request."""
-        client = scope.get("client") or ("", 0)
+        client, body = scope.get("client") or ("", 0), scope.get("state", {}).get("body")
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "client": client[0],
@@ -30,6 +30,8 @@ class AccessLog:
             "status": status,
             "milliseconds": round(seconds * 1000, 2),
             "bytes": size,
-            **scope.get("state", {}).get("logged", {}),
         }
-        print(json.dumps(line), file=self._stream or sys.stderr)
+        line |= {} if body is None else {"body": body}
+        stream = self._stream or sys.stderr
+        stream.write(orjson.dumps(line).decode() + "\n")
+        stream.flush()

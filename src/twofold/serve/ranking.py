@@ -177,8 +177,9 @@ async def search(call: Call[SearchBody]) -> dict[str, Any]:
     else:
         items = await service.items(ranker.contexts, [context], "context")
         hits = await service.run(call.request, found.served, searching(found, items, depth, body))
-    among, read = len(index), 1
+    among, read = found.count(), 1
     if body.then:
+        among = len(index)
         hits, more = await cascaded(service, call.request, body.context, hits, body.then, body.k, among)
         read += more
     milliseconds = (time.perf_counter() - start) * 1000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -69,13 +71,28 @@ class ServedModel:
         return f"{kind_of(self.model.config.encoder)} → {decoders}"
 
 
-@dataclass(frozen=True, eq=False)
+COUNTED = 5.0
+"""Seconds for which facts about an index are kept."""
+
+
+@dataclass(eq=False)
 class ServedIndex:
     """Index with its model."""
 
     name: str
     index: Index
     served: ServedModel
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while this process changes the index."""
+    changing: int = 0
+    """Number of changes that wait or run."""
+    _counted: tuple[float, int] = (-COUNTED, 0)
+
+    def count(self) -> int:
+        """Number of candidates, some seconds ago at most: to count millions takes milliseconds."""
+        if time.monotonic() - self._counted[0] > COUNTED:
+            self._counted = time.monotonic(), len(self.index)
+        return self._counted[1]
 
 
 Named = TypeVar("Named", ServedModel, ServedIndex)
@@ -147,6 +164,15 @@ class Registry:
                     return served
             raise RefusalError("not_found", "no model that is served does this; serve another", "model")
         return _of_name(self.models, name, "model")
+
+    def named(self, text: str) -> str:
+        """Text of an error with names of models and indexes in the place of their folders, which clients need not
+        know."""
+        folders = {str(served.index.folder): served.name for served in self.indexes.values()}
+        folders |= {str(served.folder): served.name for served in self.models.values() if served.folder}
+        for folder in sorted(folders, key=len, reverse=True):
+            text = text.replace(folder, folders[folder])
+        return text
 
     def index(self, name: str | None) -> ServedIndex:
         """Returns the index of a name; without one, the first."""

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from twofold.errors import TwofoldError
 from twofold.inputs import INPUT, Input
 from twofold.serve.errors import RefusalError, too_many
 from twofold.serve.jobs import Job
 from twofold.serve.measuring import Measures
+from twofold.serve.memory import Memory
 from twofold.serve.registry import Registry, ServedModel
 from twofold.serve.settings import Settings
 
@@ -26,9 +28,16 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.routes: tuple[Any, ...] = ()
+        """All routes, for their description."""
         self.measures = Measures()
         self.registry = Registry(settings, self.measures)
         self.ready = False
+        self.failure: TwofoldError | None = None
+        """Reason for which the service cannot start."""
+        self.memory = Memory()
+        self.bytes_held = 0
+        """Bytes of the bodies that are held."""
         self._helpers = ThreadPoolExecutor(2, "twofold-helper")
         self.writers = ThreadPoolExecutor(2, "twofold-writer")
 
@@ -37,7 +46,6 @@ class Service:
         loop = asyncio.get_running_loop()
         for batcher in self.registry.batchers:
             batcher.start(loop)
-        self.measures.watch(self.registry.batchers)
 
     async def stop(self) -> None:
         """Ends the threads after all that was accepted."""
@@ -93,6 +101,26 @@ class Service:
         finally:
             task.cancel()
             gone.cancel()
+
+
+class Held:
+    """Bytes of a request's body, which count as long as it is answered."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self.size = service, 0
+
+    def take(self, size: int) -> None:
+        """Counts further bytes; refuses them if all requests together hold too many."""
+        service, most = self._service, self._service.settings.limits.bodies
+        if service.bytes_held + size > most and service.bytes_held > self.size:
+            raise RefusalError("overloaded", "many large requests are open; try again", headers={"Retry-After": "1"})
+        service.bytes_held += size
+        self.size += size
+
+    def release(self) -> None:
+        """Ends the counting; memory of a large request is given back."""
+        self._service.bytes_held -= self.size
+        self._service.memory.after(self.size)
 
 
 async def _disconnected(request: Request) -> None:

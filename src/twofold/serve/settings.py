@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from twofold.errors import TwofoldError
 
@@ -10,34 +11,29 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that only this machine reaches."""
 
 
+def limit(default: Any, said: str) -> Any:
+    """Field of a limit with what `--help` says of it."""
+    return field(default=default, metadata={"help": said})
+
+
 @dataclass(frozen=True)
 class Limits:
     """Limits of requests. What is beyond them is refused with a status of 4xx, and other requests go on."""
 
-    body: int = 16 << 20
-    """Maximum number of bytes of a request's body."""
-    texts: int = 10_000
-    """Maximum number of texts, images or sounds in a request."""
-    tokens: int = 1 << 20
-    """Maximum number of tokens in a request, as the model counts them."""
-    hits: int = 1_000
-    """Maximum number of hits, `k`, and of candidates that a later stage re-ranks."""
-    explained: int = 100
-    """Maximum number of candidates whose scores a request may have explained."""
-    beam: int = 16
-    """Maximum number of hypotheses in beam search."""
-    pixels: int = 16_000_000
-    """Maximum number of pixels of an image."""
-    seconds: float = 60.0
-    """Maximum number of seconds from the whole request to its answer."""
-    read_seconds: float = 20.0
-    """Maximum number of seconds in which a client must have sent its request."""
-    queue: int = 512
-    """Maximum number of requests that wait for a model; a further one is answered 429 with Retry-After."""
-    connections: int = 1_024
-    """Maximum number of open connections of a process."""
-    batch_tokens: int = 2_048
-    """Number of tokens that are read together; a larger request is read in several batches, between others."""
+    body: int = limit(16 << 20, "Largest body of a request, in bytes.")
+    bodies: int = limit(256 << 20, "Largest sum of bodies that a process holds at a time, in bytes.")
+    texts: int = limit(10_000, "Most texts, images or sounds in a request.")
+    tokens: int = limit(1 << 20, "Most tokens in a request, as the model counts them.")
+    hits: int = limit(1_000, "Most hits, and candidates that a later stage re-ranks.")
+    explained: int = limit(100, "Most candidates whose scores a request may have explained.")
+    beam: int = limit(16, "Most hypotheses in beam search.")
+    pixels: int = limit(16_000_000, "Most pixels of an image.")
+    seconds: float = limit(60.0, "Longest time from a whole request to its answer.")
+    read_seconds: float = limit(20.0, "Longest time in which a client must have sent its request.")
+    idle_seconds: float = limit(75.0, "Longest time that a connection without a request stays open.")
+    queue: int = limit(512, "Most requests that wait for a model; a further one is answered 429 with Retry-After.")
+    connections: int = limit(1_024, "Most open connections of a process.")
+    batch_tokens: int = limit(2_048, "Tokens that are read together; a larger request is read in several batches.")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -60,8 +56,10 @@ class Settings:
     """Further names under which clients without a key may reach it; by default those of this machine."""
     workers: int = 1
     """Number of processes, each with its own models."""
+    log: bool = True
+    """Writes an access log to standard error."""
     log_texts: bool = False
-    """Writes texts of requests into the access log."""
+    """Writes bodies of requests into the access log."""
     device: str = "auto"
     runtime: str = "auto"
     precision: str = "auto"

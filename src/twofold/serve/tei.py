@@ -127,7 +127,7 @@ async def predict(call: Call[PredictBody]) -> Any:
     except RefusalError as error:
         refusal = error
     except TwofoldError as error:
-        refusal = RefusalError("invalid", str(error))
+        refusal = RefusalError("invalid", call.service.registry.named(str(error)))
     return as_json(TEI.body(refusal), TEI.status(refusal), refusal.headers)
 
 

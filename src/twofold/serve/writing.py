@@ -139,7 +139,7 @@ async def _events(
     except RefusalError as error:
         yield _failed(error)
     except TwofoldError as error:
-        yield _failed(RefusalError("invalid", str(error)))
+        yield _failed(RefusalError("invalid", call.service.registry.named(str(error))))
     finally:
         task.cancel()
 
