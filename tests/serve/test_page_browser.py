@@ -15,6 +15,7 @@ from tests.serve.browser import CHROMIUM, FLAGS, Watched, needs_chromium, servin
 from tests.serve.small_set import SmallSet, small_set
 from twofold.data.tokenizer import TextTokenizer
 from twofold.generate.search import GenerateOptions
+from twofold.model.continuing import Continuation
 from twofold.results.explanation import RankingExplanation
 
 pytestmark = [needs_chromium, pytest.mark.xdist_group("browser")]
@@ -252,27 +253,34 @@ def test_a_text_its_alternatives_and_its_attention_are_those_of_python(browse: O
     assert page.locator(".beam .wins").count() in (len(explanation.written), len(explanation.written) - 1)
 
 
-def test_a_clicked_token_is_forced_and_the_text_goes_on_from_it(browse: Open) -> None:
+def test_a_clicked_token_is_forced_and_the_text_goes_on_from_it(browse: Open, models: SmallSet) -> None:
     seen = browse()
     page = seen.open(at("write", model="translate", text=SENTENCE, max_length=LONGEST))
     seen.settle()
     before = texts(page, ".words >> nth=0 >> .text")
-    page.locator(".words >> nth=0").get_by_role("button").nth(1).click()
-    listed = texts(page, "button.bar .name")
-    chosen = next(place for place, token in enumerate(listed) if token != before[1] and not token.startswith("<"))
-    page.locator("button.bar").nth(chosen).click()
-    seen.settle()
+    forced: list[str] = []
+    for step in range(2):
+        page.locator(".words >> nth=0").get_by_role("button").nth(step).click()
+        written, listed = texts(page, ".words >> nth=0 >> .text"), texts(page, "button.bar .name")
+        place = next(n for n, token in enumerate(listed) if token != written[step] and not token.startswith("<"))
+        page.locator("button.bar").nth(place).click()
+        seen.settle()
+        forced.append(listed[place])
+    options = GenerateOptions(beam=BEAM, max_length=LONGEST)
+    continued = Continuation(models.models["translate"], SENTENCE, forced).write(options)
+    explanation = models.models["translate"].explain(SENTENCE, options, written=continued.ids)
     after = texts(page, ".words >> nth=0 >> .text")
-    assert after[:2] == [before[0], listed[chosen]]
-    assert "Forced beginning" in page.locator(".forced").inner_text()
-    link = page.url
+    assert after[:2] == forced
+    assert after == list(explanation.written)
+    close(values(page, ".words >> nth=0 >> data"), [choice.probability for choice in explanation.choices])
+    assert " ".join(forced) in page.locator(".forced").inner_text()
+    other = browse()
+    other.page.goto(page.url)
+    other.settle()
+    assert texts(other.page, ".words >> nth=0 >> .text") == after
     page.get_by_role("button", name="Let the model choose").click()
     seen.settle()
     assert texts(page, ".words >> nth=0 >> .text") == before
-    other = browse()
-    other.page.goto(link)
-    other.settle()
-    assert texts(other.page, ".words >> nth=0 >> .text") == after
 
 
 def test_a_caption_is_drawn_over_its_image_word_by_word(browse: Open, models: SmallSet, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ export default {
   "search.approximate": "approximate",
   "search.said": "{count} hits.",
   "certificate": "Certificate",
-  "certificate.none": "This search has no certificate: every candidate was scored, or the index has no bounds.",
+  "certificate.none": "This search has no certificate.",
   "certificate.why": "The floor is {floor}, the score of the last hit. Of {candidates} candidates, {scored} were scored exactly. An upper bound of every other one lies below the floor, so none of them can win.",
   "certificate.all": "All {candidates} candidates were scored exactly, so none was overlooked. The floor is {floor}.",
   "certificate.floor": "floor {floor}",
