@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import statistics
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ from typing import Any
 import numpy as np
 from _common import RESULTS, need, processor_flags, save
 from _serving_load import Job, measure
-from _serving_processes import HERE, Server, running
 
 import twofold
+from tests.serve.processes import Server, running
 from twofold.data.backbones import DEFAULT, folder_of
 from twofold.data.files import read_rows
 
+HERE = Path(__file__).parent
 CLIENTS = (1, 8, 64)
 STORED, BODIES, DOCUMENTS = 5_000, 400, 8
 ENGINE = "openvino"
@@ -97,16 +99,13 @@ def point(server: Server, work: Work, clients: int, seconds: float, most: int) -
     job = Job(server.port, work.path, work.bodies, clients, seconds, most)
     before = server.cpu_seconds()
     found = measure(job)
-    used = server.cpu_seconds() - before
-    if found["others"] or not found["milliseconds"]:
-        raise SystemExit(f"{work.path}: answers that are not 200: {found['others']}")
+    used, answers = server.cpu_seconds() - before, found["statuses"].get("200", 0)
+    if set(found["statuses"]) != {"200"}:
+        raise SystemExit(f"{work.path}: answers that are not 200: {found['statuses']}")
     p50, p95, p99 = np.percentile(found["milliseconds"], [50, 95, 99])
-    count = len(found["milliseconds"])
-    rate = count / found["seconds"]
-    share = found["seconds"] / (found["seconds"] + job.warm_up)
     return {
-        "requests_per_second": rate,
-        "requests_per_cpu_second": count / (used * share),
+        "requests_per_second": len(found["milliseconds"]) / found["seconds"],
+        "requests_per_cpu_second": answers / used,
         "p50": float(p50),
         "p95": float(p95),
         "p99": float(p99),
@@ -115,21 +114,23 @@ def point(server: Server, work: Work, clients: int, seconds: float, most: int) -
 
 def throughput(options: argparse.Namespace) -> dict[str, Any]:
     """Every server with every kind of request and number of clients, in turn; medians of the rounds."""
-    stored = sentences(STORED)
+    stored = sentences(options.stored)
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as servers:
         folder = Path(temporary)
         (folder / "stored.txt").write_text("\n".join(stored) + "\n", encoding="utf-8")
         twofold.build_index(folder / "index", "default", stored).close()
         found = {
-            name: servers.enter_context(running(program, folder / f"{name}.log"))
-            for name, program in programs(folder, folder / "stored.txt").items()
+            name: servers.enter_context(running(arguments, folder, program=(sys.executable,), name=name))
+            for name, arguments in programs(folder, folder / "stored.txt").items()
         }
         computing = {
             name: server.ask("GET", "/info")[1]["model_dtype"] for name, server in found.items() if name != PLAIN
         }
         rows: dict[str, Any] = {}
         for what, work in works(stored).items():
-            for clients in CLIENTS:
+            for server in found.values():  # the first requests of each length compile or allocate
+                measure(Job(server.port, work.path, work.bodies, 8, 1.0))
+            for clients in options.clients:
                 rounds: dict[str, list[dict[str, float]]] = {name: [] for name in found}
                 for _ in range(options.rounds):
                     for name, server in found.items():
@@ -175,6 +176,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="time of each point")
     parser.add_argument("--most", type=int, default=20_000, help="requests of each point at most")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
+    parser.add_argument("--stored", type=int, default=STORED, help="sentences of the index")
     options = parser.parse_args()
     keep("throughput", throughput(options))
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,13 +20,12 @@ from tests.docs.blocks import blocks_of, commands_of, words_of
 from tests.docs.mentions import command_of, parses
 from tests.rankers import small_ranker
 from tests.serve.deploying import DOCKERFILE, ROOT, UNIT, environment_of, instructions, settings_of, started
+from tests.serve.processes import running
 from twofold.data.tokenizer import TextTokenizer
 from twofold.serve.app import ROUTES
 
 PAGE = ROOT / "docs" / "deploying.md"
 KEYS = "TWOFOLD_KEY"
-SECONDS = 120
-"""Within which a server must be ready, on a busy machine."""
 EXPOSURE = 2.0
 """Exposure of the unit at most, as `systemd-analyze security` computes it: 0 is closed, 10 open."""
 analyze = shutil.which("systemd-analyze")
@@ -154,47 +149,10 @@ def test_the_page_names_files_that_there_are_and_commands_that_parse() -> None:
 # --- servers that run ---
 
 
-def free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port: int = opened.getsockname()[1]
-    return port
-
-
-def get(port: int, path: str, headers: Mapping[str, str] | None = None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    with contextlib.closing(connection):
-        connection.request("GET", path, headers=dict(headers or {}))
-        return connection.getresponse().status
-
-
-@contextlib.contextmanager
-def server(
-    words: Sequence[str], port: int, folder: Path, variables: Mapping[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a command as a supervisor would, until it is ready."""
-    log = folder / "log"
-    with log.open("wb") as written:
-        process = subprocess.Popen(words, cwd=folder, env={**os.environ, **variables}, stdout=written, stderr=written)
-    try:
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end and process.poll() is None:
-            with contextlib.suppress(OSError):
-                if get(port, "/ready") == 200:
-                    break
-            time.sleep(0.1)
-        else:
-            pytest.fail(log.read_text(errors="replace")[-2000:])
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def with_port(words: Sequence[str], port: int) -> list[str]:
-    """The same words with another port."""
+def with_free_port(words: Sequence[str]) -> list[str]:
+    """The same words with a free port, which `running` chooses."""
     place = list(words).index("--port") + 1
-    return [*words[:place], str(port), *words[place + 1 :]]
+    return [*words[:place], "{port}", *words[place + 1 :]]
 
 
 def checked_by_health_check(python: str, port: int) -> int:
@@ -209,18 +167,17 @@ def test_the_unit_starts_a_server_that_asks_for_its_key_and_ends_when_told(
 ) -> None:
     small_ranker(tokenizer, encoder("rnn"), decoder("bi")).save_pretrained(tmp_path / "model")
     variables = {**environment_of(unit()), "TWOFOLD_SERVED": f"small={tmp_path / 'model'}", KEYS: "first second"}
-    port = free_port()
-    _, *rest = with_port(started(settings_of(unit())["ExecStart"][0], variables), port)
+    _, *rest = with_free_port(started(settings_of(unit())["ExecStart"][0], variables))
     for name, value in variables.items():
         variables[name] = value.replace("/var/", f"{tmp_path}/var/")
-    with server([sys.executable, "-m", "twofold", *rest], port, tmp_path, variables) as process:
-        assert get(port, "/v1/models") == 401
-        assert get(port, "/v1/models", {"Authorization": "Bearer first second"}) == 401
-        assert get(port, "/v1/models", {"Authorization": "Bearer second"}) == 200
-        assert checked_by_health_check(sys.executable, port) == 0
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(int(settings_of(unit())["TimeoutStopSec"][0])) == 0
-    assert checked_by_health_check(sys.executable, port) == 1
+    with running(rest, tmp_path, variables) as server:
+        assert server.ask("GET", "/v1/models")[0] == 401
+        assert server.ask("GET", "/v1/models", headers={"Authorization": "Bearer first second"})[0] == 401
+        assert server.ask("GET", "/v1/models", headers={"Authorization": "Bearer second"})[0] == 200
+        assert checked_by_health_check(sys.executable, server.port) == 0
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(int(settings_of(unit())["TimeoutStopSec"][0])) == 0
+    assert checked_by_health_check(sys.executable, server.port) == 1
 
 
 @pytest.mark.bench
@@ -253,13 +210,12 @@ def test_the_steps_of_the_image_run_in_a_fresh_folder(tmp_path: Path, tokenizer:
         elif instruction.name == "RUN":
             command = inside(instruction.rest).replace("=10001", f"={os.getuid()}")
             subprocess.run(["/bin/sh", "-c", command], cwd=here, env={**os.environ, **variables}, check=True)
-    port = free_port()
-    words = with_port([str(binaries / "twofold"), *docker("ENTRYPOINT")[0][1:]], port)
-    with server([*words, f"small={tmp_path / 'model'}"], port, here, {**variables, KEYS: "secret"}):
-        assert get(port, "/v1/models") == 401
-        assert get(port, "/v1/models", {"Authorization": "Bearer secret"}) == 200
-        assert get(port, "/") == 200
-        assert checked_by_health_check(str(binaries / "python"), port) == 0
+    words = [*with_free_port(docker("ENTRYPOINT")[0][1:]), f"small={tmp_path / 'model'}"]
+    with running(words, here, {**variables, KEYS: "secret"}, program=[binaries / "twofold"]) as server:
+        assert server.ask("GET", "/v1/models")[0] == 401
+        assert server.ask("GET", "/v1/models", headers={"Authorization": "Bearer secret"})[0] == 200
+        assert server.ask("GET", "/")[0] == 200
+        assert checked_by_health_check(str(binaries / "python"), server.port) == 0
 
 
 def copy(places: Sequence[str], target: Path) -> None:

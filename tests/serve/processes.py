@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _common import ROOT
-
-HERE = Path(__file__).parent
 TICKS = os.sysconf("SC_CLK_TCK")
-STARTING = 300.0
-"""Seconds in which a server must be ready, on a busy machine."""
+STARTING, ENDING = 300.0, 60.0
+"""Seconds in which a server must be ready, and must end, on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +28,8 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    headers: Mapping[str, str]
+    """Headers of every request, such as that of a key."""
 
     @property
     def processes(self) -> list[int]:
@@ -58,24 +57,31 @@ class Server:
 
     def megabytes(self) -> float:
         """Memory of all processes that is their own."""
-        size = 0
-        for number in self.processes:
-            with contextlib.suppress(OSError):
-                lines = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
-                private = [line for line in lines if line.startswith(("Private_Clean", "Private_Dirty"))]
-                size += sum(int(line.split()[1]) for line in private)
-        return size / 1024
+        return sum(map(megabytes_of, self.processes))
 
-    def ask(self, method: str, path: str, body: Any = None, seconds: float = 60.0) -> tuple[int, Any]:
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
         """Status and content of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             sent = None if body is None else json.dumps(body)
-            connection.request(method, path, sent, {"Content-Type": "application/json"})
+            given = {"Content-Type": "application/json", **self.headers, **(headers or {})}
+            connection.request(method, path, sent, given)
             answer = connection.getresponse()
             content = answer.read()
         kind = answer.headers.get("content-type", "")
         return answer.status, json.loads(content) if kind.startswith("application/json") else content
+
+
+def megabytes_of(process: int) -> float:
+    """Memory of a process that it shares with no other; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    private = [line for line in lines if line.startswith(("Private_Clean", "Private_Dirty"))]
+    return sum(int(line.split()[1]) for line in private) / 1024
 
 
 def _fields(path: Path) -> list[str]:
@@ -92,23 +98,28 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(
-    program: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, port: int | None = None
+    arguments: Sequence[str | Path],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    program: Sequence[str | Path] = (sys.executable, "-m", "twofold"),
+    name: str = "server",
 ) -> Iterator[Server]:
-    """Runs a server, `{port}` in whose arguments is its port, until the block ends."""
-    port = port or free_port()
-    arguments = [sys.executable, *(part.replace("{port}", str(port)) for part in program)]
+    """Runs a server, `{port}` in whose arguments is its port, until the block ends; its log lies in the folder."""
+    port, log = free_port(), folder / f"{name}.log"
+    words = [*map(str, program), *(str(word).replace("{port}", str(port)) for word in arguments)]
     with log.open("wb") as written:
         process = subprocess.Popen(
-            arguments, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=written, stderr=written
+            words, cwd=folder, env={**os.environ, **(environment or {})}, stdout=written, stderr=written
         )
-    server = Server(process, port, log)
+    server = Server(process, port, log, headers or {})
     try:
         _wait(server)
         yield server
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(60)
+            process.wait(ENDING)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -120,5 +131,5 @@ def _wait(server: Server) -> None:
         with contextlib.suppress(OSError, http.client.HTTPException):
             if server.ask("GET", "/ready")[0] == 200:
                 return
-        time.sleep(0.2)
-    raise SystemExit(f"the server did not start: {server.log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.1)
+    raise AssertionError(f"the server did not start: {server.log.read_text(errors='replace')[-2000:]}")
