@@ -365,7 +365,7 @@ def test_tags_are_spans_with_probabilities(browse: Open, models: SmallSet) -> No
     page.get_by_label("Sentence").fill(SENTENCE)
     run(seen, "Predict")
     explanation = models.models["tags"].explain(SENTENCE)
-    assert texts(page, ".tag > span") == list(explanation.output.words)
+    assert texts(page, ".tag") == list(explanation.output.words)
     titles = page.eval_on_selector_all(".tag", "all => all.map((each) => each.title)")
     assert titles == list(explanation.output.tags)
     page.locator(".tag").nth(2).click()
@@ -519,7 +519,9 @@ def test_every_control_has_a_name(browse: Open) -> None:
               .map((each) => each.outerHTML.slice(0, 90))"""
         )
         assert unnamed == [], place
-        assert page.locator("main[role=tabpanel]").get_attribute("aria-labelledby") == f"tab-{place[1:].split('?')[0]}"
+        assert (
+            page.locator("main > [role=tabpanel]").get_attribute("aria-labelledby") == f"tab-{place[1:].split('?')[0]}"
+        )
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(chromium: Any, site: tuple[SmallSet, str]) -> None:

@@ -15,6 +15,7 @@ const TABS = [rank, search, write, look, labels, model];
 const THEME = "twofold.theme";
 const THEMES = ["auto", "light", "dark"];
 const LONGEST_LINK = 200_000;
+const FILES = ["image", "audio"];
 
 const byId = (id) => document.getElementById(id);
 const panel = byId("panel");
@@ -22,6 +23,7 @@ const remembered = {};
 const running = new Map();
 let served = { models: [], indexes: [] };
 let current = null;
+let whatIsLeftOut = [];
 
 /** State in the address: #rank?context=...&lang=ko. */
 function readAddress() {
@@ -30,14 +32,21 @@ function readAddress() {
   return { tab, params, lang: params.lang };
 }
 
+/** Address of a state. A large image or sound does not fit: the address is then without it. */
 function address(tab, params) {
-  const query = new URLSearchParams({ ...params, lang: language() });
-  for (const [name, value] of [...query]) if (value === "") query.delete(name);
-  const whole = `#${tab}?${query}`;
-  if (whole.length < LONGEST_LINK) return whole;
-  query.delete("image");
-  query.delete("audio");
-  return `#${tab}?${query}`;
+  const given = Object.entries({ ...params, lang: language() }).filter(([, value]) => value !== undefined && value !== "");
+  const whole = `#${tab}?${new URLSearchParams(given)}`;
+  whatIsLeftOut = whole.length < LONGEST_LINK ? [] : given.map(([name]) => name).filter((name) => FILES.includes(name));
+  if (!whatIsLeftOut.length) return whole;
+  return `#${tab}?${new URLSearchParams(given.filter(([name]) => !FILES.includes(name)))}`;
+}
+
+function keepAddress() {
+  try {
+    history.replaceState(null, "", address(current.id, remembered[current.id]));
+  } catch {
+    // Safari allows a hundred changes in half a minute; the next change keeps this one too.
+  }
 }
 
 /** What a tab gets: what is served, its own state, and how to keep, ask and tell. */
@@ -48,7 +57,7 @@ function context(tab) {
     save(changes) {
       const params = (remembered[tab.id] = { ...remembered[tab.id], ...changes });
       this.params = params;
-      if (current === tab) history.replaceState(null, "", address(tab.id, params));
+      if (current === tab) keepAddress();
     },
     work,
     say,
@@ -75,7 +84,7 @@ async function work(name, region, task) {
       running.delete(name);
       region.removeAttribute("aria-busy");
     }
-    byId("busy").hidden = running.size > 0 ? false : true;
+    byId("busy").hidden = running.size === 0;
   }
 }
 
@@ -161,20 +170,21 @@ function nextTheme() {
 function nextLanguage() {
   choose(languages().find((name) => name !== language()), true);
   drawTools();
-  history.replaceState(null, "", address(current.id, remembered[current.id]));
+  keepAddress();
   open(current, remembered[current.id], false);
 }
 
 async function copyLink() {
   const shown = byId("link").querySelector("span");
+  keepAddress();
   try {
     await navigator.clipboard.writeText(location.href);
-    shown.textContent = t("link.copied");
+    shown.textContent = t(whatIsLeftOut.length ? "link.without" : "link.copied");
   } catch {
     shown.textContent = t("link.address");
   }
   say(shown.textContent);
-  setTimeout(() => (shown.textContent = t("link")), 1600);
+  setTimeout(() => (shown.textContent = t("link")), 2500);
 }
 
 function askKey() {

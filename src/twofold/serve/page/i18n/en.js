@@ -3,6 +3,7 @@ export default {
   "skip": "Skip to the content",
   "link": "Copy link",
   "link.copied": "Link copied",
+  "link.without": "Copied, without the large file",
   "link.address": "The link is in the address bar",
   "theme.auto": "Theme: auto",
   "theme.light": "Theme: light",
@@ -169,7 +170,7 @@ export default {
   "look.said": "Classes: {classes}",
 
   "labels.title": "Labels, tags and trees",
-  "labels.lead": "How probable the model holds each answer, and which words make it so.",
+  "labels.lead": "How sure the model is of each answer, and which words make it so.",
   "labels.go": "Predict",
   "labels.said": "The answer is shown.",
   "labels.answer": "Answer: {answer}",

@@ -3,6 +3,7 @@ export default {
   "skip": "본문으로 건너뛰기",
   "link": "링크 복사",
   "link.copied": "복사했습니다",
+  "link.without": "복사했습니다 (큰 파일 제외)",
   "link.address": "주소창의 링크를 사용하세요",
   "theme.auto": "테마: 자동",
   "theme.light": "테마: 밝게",

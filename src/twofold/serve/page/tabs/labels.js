@@ -12,6 +12,7 @@ import { field, form, headed, inputFields, inputValue, modelField, select } from
 
 const MOST = 10;
 const HUES = 8;
+const OUTSIDE = "O";
 
 const readers = (served) => served.models.filter((model) => model.tab === "labels");
 
@@ -87,46 +88,59 @@ function influence(explanation, column, name) {
   return [headed(title, t("influence.hint"), words(found.words, values, { label: title }), scale(largest(values), true))];
 }
 
-/** Words with their tags as colored spans. */
+/** Words with their tags; those of one entity make one colored span. */
 function tags(explanation, picked, pick) {
   const { words: texts, tags: given } = explanation.output;
   const chosen = picked ?? 0;
-  const kinds = [...new Set(given.map(kindOf))];
-  const spans = texts.map((text, place) => {
-    const [kind, begins] = [kindOf(given[place]), !given[place].startsWith("I-")];
-    const classes = kind === "O" ? "tag none" : begins ? "tag" : "tag inside";
-    const label = begins && kind !== "O" && h("small", {}, kind);
+  const kinds = [...new Set(given.map(kindOf))].filter((kind) => kind !== OUTSIDE);
+  const word = (place) => h("button", { type: "button", class: "tag", "aria-pressed": String(place === chosen), title: given[place], onclick: () => pick(place) }, texts[place]);
+  const spans = spansOf(given).map(({ kind, places }) => {
+    if (kind === OUTSIDE) return places.map(word);
     const hue = { "--hue": `var(--hue-${kinds.indexOf(kind) % HUES})` };
-    return h("button", { type: "button", class: classes, vars: hue, "aria-pressed": String(place === chosen), title: given[place], onclick: () => pick(place) }, h("span", {}, text), label);
+    return h("span", { class: "span", vars: hue }, h("span", {}, places.map(word)), h("small", {}, kind));
   });
+  const decision = named(explanation, "tags");
   return [
     headed(t("labels.tags"), t("labels.tags.hint"), h("div", { class: "spans" }, spans)),
-    h("div", { class: "halves" }, decided(named(explanation, "tags"), chosen, texts[chosen], given[chosen]), influence(explanation, chosen, texts[chosen])),
+    h("div", { class: "halves" }, decided(decision, chosen, texts[chosen], decision?.columns.indexOf(given[chosen])), influence(explanation, chosen, texts[chosen])),
   ];
 }
 
 const kindOf = (tag) => tag.replace(/^[BI]-/, "");
 
-/** Probabilities of one word's choices. */
+/** Neighbors of one entity: I- goes on where a word of the same kind stands before it. */
+function spansOf(given) {
+  const spans = [];
+  given.forEach((tag, place) => {
+    const last = spans.at(-1);
+    if (tag.startsWith("I-") && last?.kind === kindOf(tag)) last.places.push(place);
+    else spans.push({ kind: kindOf(tag), places: [place] });
+  });
+  return spans;
+}
+
+/** Probabilities of one word's choices; those of the same name are told apart by their places. */
 function decided(found, row, name, answer) {
   if (!found) return null;
-  const order = found.columns.map((_, place) => place).sort((one, other) => found.values[row][other] - found.values[row][one]).slice(0, MOST);
+  const { columns, values: { [row]: values } } = found;
+  const order = columns.map((_, place) => place).sort((one, other) => values[other] - values[one]).slice(0, MOST);
   const title = t(`labels.${found.name}.of`, { name });
-  return headed(title, null, bars(order.map((place) => found.columns[place]), order.map((place) => found.values[row][place]), {
-    most: 1, shown: percent, label: title, marks: order.flatMap((place, rank) => (found.columns[place] === answer ? [rank] : [])),
+  const text = (place) => [columns[place], columns.indexOf(columns[place]) !== columns.lastIndexOf(columns[place]) && h("small", {}, ` ${place}`)];
+  return headed(title, null, bars(order.map(text), order.map((place) => values[place]), {
+    most: 1, shown: percent, label: title, marks: [order.indexOf(answer)],
   }));
 }
 
 function tree(explanation, picked, pick) {
   const { words: texts, heads, relations } = explanation.output;
   const chosen = picked ?? 0;
-  const head = heads[chosen] ? texts[heads[chosen] - 1] : "root";
+  const relation = named(explanation, "relations");
   return [
     headed(t("labels.tree"), t("labels.tree.hint"), arcs(explanation.output, chosen, pick)),
     h(
       "div", { class: "halves" },
-      decided(named(explanation, "heads"), chosen, texts[chosen], head),
-      decided(named(explanation, "relations"), chosen, texts[chosen], relations[chosen]),
+      decided(named(explanation, "heads"), chosen, texts[chosen], heads[chosen]),
+      decided(relation, chosen, texts[chosen], relation?.columns.indexOf(relations[chosen])),
     ),
     ...influence(explanation, chosen, texts[chosen]),
   ];

@@ -16,13 +16,13 @@ function mount(panel, app) {
   const result = h("div", { class: "stage" });
   const go = () => { forget(); run(app, result); };
   const lead = h("div", { class: "lead" }, h("h1", {}, t("search.title")), h("p", {}, t("search.lead")));
-  panel.replaceChildren(lead, form(t("search.go"), go, fields(app)), result);
+  panel.replaceChildren(lead, form(t("search.go"), go, fields(app, () => mount(panel, app))), result);
   if (app.params.context) run(app, result);
   else result.replaceChildren(h("p", { class: "empty" }, t("search.missing")));
 }
 
-function fields(app) {
-  const { served, params, save } = app;
+function fields(app, again) {
+  const { served, params } = app;
   const keep = (name) => (event) => app.save({ [name]: event.target.value });
   const names = served.indexes.map((index) => [index.name, t("index.named", { name: index.name, count: count(index.candidates) })]);
   const context = textarea(params.context, { name: "context", rows: "2", oninput: keep("context") });
@@ -31,7 +31,7 @@ function fields(app) {
   const others = served.models.filter((model) => model.tab === "rank" && model.name !== chosen(app).model);
   const then = select([["", t("search.then.none")], ...others.map((model) => [model.name, titled(model)])], params.then ?? "", (value) => app.save({ then: value }));
   return [
-    served.indexes.length > 1 && field(t("index"), select(names, chosen(app).name, (index) => save.call(app, { index }))),
+    served.indexes.length > 1 && field(t("index"), select(names, chosen(app).name, (index) => { app.save({ index, filter: "" }); again(); })),
     h("div", { class: "wide" }, field(t("search.context"), context)),
     h(
       "div", { class: "row" },
