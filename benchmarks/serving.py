@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from _common import RESULTS, need, processor_flags, save
 from _serving_load import Job, measure
+from _serving_long import MOVING, STAY, endure
 
 import twofold
 from tests.serve.processes import Server, running
@@ -171,6 +172,15 @@ def keep(part: str, measured: Mapping[str, Any]) -> None:
     save("serving", {"processor": processor_flags(), **parts, part: measured})
 
 
+def endurance(options: argparse.Namespace) -> None:
+    """Mixed load; ends with an error if an answer was wrong or a change was lost."""
+    found = endure(questions(100), sentences(STAY + MOVING), 60 * options.minutes, max(options.clients), options.kills)
+    print(json.dumps(found, indent=2), flush=True)
+    keep("long", found)
+    if any(found[name] for name in ("wrong", "lost", "server_errors", "broken_without_a_kill", "exit_status")):
+        raise SystemExit("an answer was wrong, a change was lost, or the server failed")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="time of each point")
@@ -178,8 +188,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--stored", type=int, default=STORED, help="sentences of the index")
+    parser.add_argument("--long", action="store_true", help="mixed load while candidates change and workers are killed")
+    parser.add_argument("--minutes", type=float, default=10, help="time of --long")
+    parser.add_argument("--kills", type=int, default=4, help="workers that --long kills")
     options = parser.parse_args()
-    keep("throughput", throughput(options))
+    if options.long:
+        endurance(options)
+    else:
+        keep("throughput", throughput(options))
 
 
 if __name__ == "__main__":
