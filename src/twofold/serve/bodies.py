@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, ValidationError, WithJsonSchema
 from starlette.requests import ClientDisconnect, Request
 
-from twofold.errors import check_text
+from twofold.errors import check_text, did_you_mean, kind_of_value
 from twofold.serve.errors import RefusalError
 from twofold.serve.settings import Limits
 
@@ -29,9 +29,15 @@ class Body(BaseModel):
 class StrictBody(Body):
     """JSON object of a request to a route of our own, where an unknown field is an error."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", protected_namespaces=())
+    # Refused after parsing: pydantic would make an error of each of a million unknown fields.
+    model_config = ConfigDict(strict=True, extra="allow", protected_namespaces=())
 
 
+Entry = TypeVar("Entry")
+Many = Annotated[list[Entry], FailFast()]
+"""List that is refused at the first wrong entry: errors of all entries would take longer than the request."""
+Texts = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "string"}})]
+"""List of texts in a field that has other forms too; `as_texts` checks it."""
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
@@ -79,9 +85,23 @@ def parse(shape: type[Shape], raw: bytes, media_type: str) -> Shape:
         raise refusal_of(error) from None
     except RecursionError:
         raise RefusalError("malformed", "the JSON is nested too deeply; send it flat") from None
+    if isinstance(body, StrictBody) and body.model_extra:
+        name, known = next(iter(body.model_extra)), type(body).model_fields
+        raise RefusalError(
+            "invalid", f"there is no field {name[:100]!r}; {did_you_mean(name[:100], known)}", name[:100]
+        )
     if NUL in raw:
         refuse_nul(body.model_dump(), "")
     return body
+
+
+def as_texts(values: Sequence[Any], place: str) -> list[str]:
+    """Checks that all entries of a list are texts."""
+    for number, value in enumerate(values):
+        if not isinstance(value, str):
+            where = f"{place}[{number}]"
+            raise RefusalError("invalid", f"{where}: {kind_of_value(value)}, where a text is wanted", where)
+    return list(values)
 
 
 def shaped(shape: type[Shape], values: Any) -> Shape:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from twofold.model import Model, Ranker
 from twofold.serve.bodies import Body
@@ -23,10 +23,8 @@ def _error(refusal: RefusalError) -> dict[str, Any]:
 COHERE = Convention("cohere", _error, {"invalid": 400, "failed": 400})
 
 
-class Document(Body):
-    """Document of a request."""
-
-    text: str
+DOCUMENT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, DOCUMENT]}}
 
 
 class RerankBody(Body):
@@ -34,7 +32,7 @@ class RerankBody(Body):
 
     model: str | None = None
     query: str
-    documents: list[str | Document]
+    documents: Annotated[list[Any], WithJsonSchema(DOCUMENTS)]
     top_n: int | None = Field(None, ge=1)
     max_tokens_per_doc: int | None = Field(None, ge=1)
     return_documents: bool | None = None
@@ -45,10 +43,19 @@ def ranks_texts(model: Model) -> bool:
     return isinstance(model, Ranker) and reads_text(model.contexts) and reads_text(model.candidates)
 
 
+def _text(given: Any, number: int) -> str:
+    """Text of a document."""
+    text = given.get("text") if isinstance(given, dict) else given
+    if not isinstance(text, str):
+        place = f"documents[{number}]"
+        raise RefusalError("invalid", f'{place}: neither a text nor an object with "text"', place)
+    return text
+
+
 async def rerank(call: Call[RerankBody]) -> dict[str, Any]:
     """Orders documents by their relevance to a query."""
     body, limits = call.body, call.service.settings.limits
-    documents = [given if isinstance(given, str) else given.text for given in body.documents]
+    documents = [_text(given, number) for number, given in enumerate(body.documents)]
     check_texts([body.query], "query", limits)
     check_texts(documents, "documents", limits)
     served = call.service.registry.model(body.model, ranks_texts)

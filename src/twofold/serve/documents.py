@@ -17,7 +17,9 @@ from twofold.serve.routes import JSON, Call, Route, as_json
 
 REFERENCE = "#/components/schemas/{model}"
 KEY = {"key": {"type": "http", "scheme": "bearer"}}
-ERRORS = {str(status): {"description": reason.replace("_", " ")} for reason, status in STATUS.items() if status < 500}
+ERRORS: dict[str, Any] = {
+    str(status): {"description": reason.replace("_", " ")} for reason, status in STATUS.items() if status < 500
+}
 ABOUT = "Models and indexes of Twofold. Each group of routes answers errors in the form of its own convention."
 
 
@@ -37,16 +39,16 @@ def describe(routes: Sequence[Route], keyed: bool) -> dict[str, Any]:
 
 def _operation(route: Route, path: str, keyed: bool) -> dict[str, Any]:
     name = re.sub(r"\W+", "_", f"{route.method.lower()}{path}").strip("_")
-    responses = {"200": {"description": "Answer"}, **ERRORS}
-    content: dict[str, Any] = {"operationId": name, "summary": route.handle.__doc__, "tags": [route.convention.name]}
-    operation = {**content, "responses": responses}
+    operation: dict[str, Any] = {"operationId": name, "summary": route.handle.__doc__}
+    operation["tags"] = [route.convention.name]
+    operation["responses"] = {"200": {"description": "Answer"}, **ERRORS}
     names = re.findall(r"\{(\w+)\}", path)
     if names:
         operation["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
         ]
     if route.body is not None:
-        forms = {JSON: {"schema": {"$ref": REFERENCE.format(model=route.body.__name__)}}}
+        forms: dict[str, Any] = {JSON: {"schema": {"$ref": REFERENCE.format(model=route.body.__name__)}}}
         if route.form is not None:
             file = {"type": "string", "format": "binary"}
             forms["multipart/form-data"] = {"schema": {"type": "object", "properties": {"file": file}}}

@@ -19,6 +19,11 @@ from twofold.serve.options import options_of
 from twofold.serve.ranking import Asked, Cost, Json, asked, check_depths
 from twofold.serve.registry import ServedModel
 from twofold.serve.routes import Call, Route
+from twofold.serve.service import check_count
+from twofold.serve.settings import Limits
+
+INFLUENCE_SHARE = 4
+"""Part of the tokens of a request that the influence of words may take."""
 
 
 class ExplainBody(StrictBody):
@@ -26,7 +31,7 @@ class ExplainBody(StrictBody):
 
     model: str | None = None
     context: Json | None = None
-    candidates: list[Json] | None = None
+    candidates: list[Any] | None = None
     index: str | None = Field(None, description="Index whose best candidates are explained")
     k: int | None = Field(
         None, ge=1, description="Number of best candidates to explain; all of `candidates` by default"
@@ -56,7 +61,10 @@ async def _ranking(call: Call[ExplainBody]) -> dict[str, Any]:
     if k > limits.explained:
         raise too_many("explained candidates", k, limits.explained, "k")
     given = asked(service, served.ranker, body.context, candidates)
-    _check_words(body, body.context, [candidate.text for candidate in given.candidates])
+    if body.influence:
+        lengths = sorted((_words(candidate.text) for candidate in given.candidates), reverse=True)[:k]
+        asked_words = _words(given.context)
+        check_influence(asked_words + sum(lengths), k * asked_words + sum(lengths), limits)
     explanation = await service.waiting(
         call.request, served.batcher.call(lambda: _explained(served.ranker, given, k, body.influence))
     )
@@ -74,15 +82,15 @@ async def _candidates(call: Call[ExplainBody]) -> tuple[ServedModel, list[Any], 
     service, body = call.service, call.body
     if body.index is None:
         return service.registry.model(body.model, lambda model: isinstance(model, Ranker)), body.candidates or [], []
-    found, k = service.registry.index(body.index), body.k or 10
+    chosen, k = service.registry.index(body.index), body.k or 10
     check_depths(service, k, ())
-    served = found.served if body.model is None else service.registry.model(body.model)
-    ranker = found.served.ranker
+    served = chosen.served if body.model is None else service.registry.model(body.model)
+    ranker = chosen.served.ranker
     context = ranker.check_context(value_of(ranker.contexts, body.context, "context", service.settings.limits))
-    search = found.served.batcher.call(lambda: found.index.search(context, k))
+    search = chosen.served.batcher.call(lambda: chosen.index.search(context, k))
     hits = await service.waiting(call.request, search)
     if not hits:
-        raise RefusalError("invalid", f"the index {found.name} holds no candidates", "index")
+        raise RefusalError("invalid", f"the index {chosen.name} holds no candidates", "index")
     return served, [hit.text for hit in hits], [hit.id for hit in hits]
 
 
@@ -90,12 +98,20 @@ def _explained(ranker: Ranker, given: Asked, k: int, influence: bool) -> Ranking
     return explain_ranking(ranker, given.context, [each.read for each in given.candidates], k, influence)
 
 
-def _check_words(body: ExplainBody, context: Any, texts: list[str]) -> None:
-    """Refuses more words than their influence is computed for."""
-    turns = context if isinstance(context, list) else [context]
-    words = sum(len(str(text).split()) for text in (*turns, *texts)) if body.influence else 0
+def check_influence(words: int, tokens: int, limits: Limits) -> None:
+    """Refuses more words than their influence can be computed for: each is left out of so many tokens."""
     if words > MOST_WORDS:
         raise too_many("words, each left out once", words, MOST_WORDS, "influence")
+    if words * tokens > limits.tokens // INFLUENCE_SHARE:
+        said = f"{words:,} words, each left out of {tokens:,} tokens, take too long; shorten the texts, or leave it out"
+        raise RefusalError("too_large", f"influence: {said}", "influence")
+
+
+def _words(value: Any) -> int:
+    """Number of words of a text, of turns, or of two texts."""
+    if isinstance(value, str):
+        return len(value.split())
+    return sum(map(_words, value)) if isinstance(value, list | tuple) else 0
 
 
 async def _answer(call: Call[ExplainBody]) -> dict[str, Any]:
@@ -105,6 +121,9 @@ async def _answer(call: Call[ExplainBody]) -> dict[str, Any]:
     decoder = model.decoder_name(body.decoder)
     options = options_of(service, model, body.options)
     value = value_of(model.input, body.input, "input", service.settings.limits)
+    check_count([value], "input", service.settings.limits)
+    if body.influence:
+        check_influence(_words(value), _words(value), service.settings.limits)
     start = time.perf_counter()
 
     def explained() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a figure of an answer needs beside its explanation: images and masks as PNG, in base64."""
+"""Images of answers beside their explanations: what was read, and masks, as PNG in base64."""
 
 from __future__ import annotations
 

@@ -66,6 +66,8 @@ def value_of(side: Input[Any], given: Any, place: str, limits: Limits) -> Any:
             said = f'{place}: this model reads {config.noun}s; send {{"{config.noun}": "<base64>"}}'
             raise RefusalError("invalid", said, place)
         return uploaded(side, from_base64(text, f"{place}.{config.noun}"), f"{place}.{config.noun}", limits)
+    if isinstance(given, list) and len(given) > limits.texts:
+        raise too_many("entries", len(given), limits.texts, place)
     if isinstance(given, Mapping):
         if set(given) != set(PARTS):
             raise RefusalError(

@@ -1,4 +1,4 @@
-"""Who may ask: bearer keys, and names under which a service without keys is reached."""
+"""Bearer keys, and names under which a service without keys is reached."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from twofold.serve.bodies import Body
+from twofold.serve.bodies import Body, Texts, as_texts
 from twofold.serve.embedding import check_texts, embedded, embeds, shortened
 from twofold.serve.errors import Convention, Reason, RefusalError
 from twofold.serve.routes import Call, Route
@@ -43,7 +43,7 @@ OPENAI = Convention("openai", _error, {"invalid": 400, "failed": 400})
 class EmbeddingsBody(Body):
     """Texts to embed."""
 
-    input: str | list[str] | list[int] | list[list[int]]
+    input: str | Texts
     model: str | None = None
     dimensions: int | None = Field(None, ge=1)
     encoding_format: Literal["float", "base64"] | None = None
@@ -55,12 +55,12 @@ async def embeddings(call: Call[EmbeddingsBody]) -> dict[str, Any]:
     """Embeds texts."""
     body = call.body
     texts = [body.input] if isinstance(body.input, str) else body.input
-    if any(not isinstance(text, str) for text in texts):
+    if isinstance(texts[0] if texts else "", int | list):
         raise RefusalError("invalid", IDS, "input")
-    given = [text for text in texts if isinstance(text, str)]
-    check_texts(given, "input", call.service.settings.limits)
+    texts = as_texts(texts, "input")
+    check_texts(texts, "input", call.service.settings.limits)
     served = call.service.registry.model(body.model, embeds)
-    answer = await embedded(call.service, call.request, served, given, body.input_type == "query")
+    answer = await embedded(call.service, call.request, served, texts, body.input_type == "query")
     vectors = shortened(answer.vectors, body.dimensions, "dimensions")
     written: Any = vectors
     if body.encoding_format == "base64":

@@ -49,7 +49,7 @@ CARD = "README.md"
 
 
 async def state(call: Call[Any]) -> dict[str, Any]:
-    """What is served, for the page."""
+    """Lists what is served, for the page."""
     service = call.service
     registry = service.registry
     return {

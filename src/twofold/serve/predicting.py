@@ -21,6 +21,7 @@ from twofold.serve.jobs import Job, Reading
 from twofold.serve.options import options_of
 from twofold.serve.registry import ServedModel
 from twofold.serve.routes import Call
+from twofold.serve.service import check_count
 from twofold.serve.settings import Limits
 
 LETTERS = 4
@@ -81,6 +82,7 @@ async def predictions_of(
     def read(values: list[Any]) -> list[Prediction]:
         return model.predict(values, how, decoder)
 
+    check_count(values, "input", call.service.settings.limits)
     lengths = [how.beam * _length(value) for value in values]
     call.service.check_tokens(lengths, "input")
     reading = Reading(

@@ -17,7 +17,7 @@ from twofold.data.top_k import best, first_of_equal
 from twofold.model import Ranker
 from twofold.model.representation import CONTEXTS
 from twofold.results import Hit, Hits
-from twofold.serve.bodies import StrictBody
+from twofold.serve.bodies import Many, StrictBody
 from twofold.serve.errors import RefusalError, too_many
 from twofold.serve.given import value_of
 from twofold.serve.jobs import Job
@@ -25,7 +25,9 @@ from twofold.serve.readings import joined, reading, scoring
 from twofold.serve.registry import ServedIndex, ServedModel
 from twofold.serve.routes import Call, Route
 from twofold.serve.service import Service
+from twofold.serve.settings import Limits
 
+LONGEST_FILTER, MOST_EXCLUDED, MOST_STAGES = 4_096, 10_000, 8
 Id = str | int
 Json = str | list[Any] | dict[str, Any]
 """Text, turns of a dialogue, or an object such as {"image": "<base64>"}."""
@@ -36,9 +38,11 @@ class RankBody(StrictBody):
 
     model: str | None = None
     context: Json = Field(description='Text, a list of turns, oldest first, or {"image": "<base64>"}')
-    candidates: list[Json] = Field(description='Texts, or objects with "text" and "id"')
+    candidates: list[Any] = Field(description='Texts, or objects with "text" and "id"')
     k: int = Field(10, ge=1)
-    then: list[tuple[str, int]] = Field([], description="Later stages: names of rankers, each with its depth")
+    then: list[tuple[str, int]] = Field(
+        [], max_length=MOST_STAGES, description="Later stages: rankers, each with its depth"
+    )
 
 
 class SearchBody(StrictBody):
@@ -47,9 +51,9 @@ class SearchBody(StrictBody):
     index: str | None = None
     context: Json
     k: int = Field(10, ge=1)
-    filter: str | None = None
-    exclude: list[Id] = Field([])
-    then: list[tuple[str, int]] = Field([])
+    filter: str | None = Field(None, max_length=LONGEST_FILTER, description="Such as lang = 'ko' and year >= 2020")
+    exclude: Many[Id] = Field([], max_length=MOST_EXCLUDED, description="Ids to leave out")
+    then: list[tuple[str, int]] = Field([], max_length=MOST_STAGES)
     mode: Literal["exact", "fast"] = "exact"
     certificate: bool = False
 
@@ -91,13 +95,17 @@ def asked(service: Service, ranker: Ranker, context: Any, candidates: Sequence[A
     if len(candidates) > limits.texts:
         raise too_many("candidates", len(candidates), limits.texts, "candidates")
     given = ranker.check_context(value_of(ranker.contexts, context, "context", limits))
-    rows = [
-        candidate
-        if isinstance(candidate, str) or (isinstance(candidate, dict) and "text" in candidate)
-        else value_of(ranker.candidates, candidate, f"candidates[{number}]", limits)
-        for number, candidate in enumerate(candidates)
-    ]
+    rows = [_row(ranker, candidate, f"candidates[{number}]", limits) for number, candidate in enumerate(candidates)]
     return Asked(given, with_ids(list(ranker.candidates.candidates(rows, blank=True))))
+
+
+def _row(ranker: Ranker, given: Any, place: str, limits: Limits) -> Any:
+    """Candidate as a text, a row with `text`, or a file."""
+    if isinstance(given, str) or (isinstance(given, dict) and isinstance(given.get("text"), str)):
+        return given
+    if not isinstance(given, dict):
+        raise RefusalError("invalid", f'{place}: neither a text nor an object with "text"', place)
+    return value_of(ranker.candidates, given, place, limits)
 
 
 async def ranked(service: Service, request: Request, served: ServedModel, given: Asked, k: int) -> tuple[Hits, Cost]:
@@ -166,30 +174,30 @@ async def search(call: Call[SearchBody]) -> dict[str, Any]:
     """Searches an index: the k best of all candidates, proven."""
     service, body, start = call.service, call.body, time.perf_counter()
     check_depths(service, body.k, body.then)
-    found = service.registry.index(body.index)
-    ranker, index = found.served.ranker, found.index
+    chosen = service.registry.index(body.index)
+    ranker, index = chosen.served.ranker, chosen.index
     context = ranker.check_context(value_of(ranker.contexts, body.context, "context", service.settings.limits))
     depth, content = body.then[0][1] if body.then else body.k, {}
     if body.certificate:
         explain = partial(index.explain, context, depth, body.filter, body.exclude)
-        hits, certificate = await service.waiting(call.request, found.served.batcher.call(explain))
+        hits, certificate = await service.waiting(call.request, chosen.served.batcher.call(explain))
         content["certificate"] = certificate.as_dict()
     else:
         items = await service.items(ranker.contexts, [context], "context")
-        hits = await service.run(call.request, found.served, searching(found, items, depth, body))
-    among, read = found.count(), 1
+        hits = await service.run(call.request, chosen.served, searching(chosen, items, depth, body))
+    among, read = chosen.count(), 1
     if body.then:
         among = len(index)
         hits, more = await cascaded(service, call.request, body.context, hits, body.then, body.k, among)
         read += more
     milliseconds = (time.perf_counter() - start) * 1000
-    cost = Cost(milliseconds, found.served.candidate_bytes * among, read)
+    cost = Cost(milliseconds, chosen.served.candidate_bytes * among, read)
     return {"hits": as_hits(hits), "exact": hits.exact, "milliseconds": milliseconds, "cost": vars(cost), **content}
 
 
-def searching(found: ServedIndex, items: Sequence[Any], k: int, body: SearchBody) -> Job:
+def searching(chosen: ServedIndex, items: Sequence[Any], k: int, body: SearchBody) -> Job:
     """Searches for a context; contexts of other requests of the same settings read the index together with it."""
-    index, ranker = found.index, found.served.ranker
+    index, ranker = chosen.index, chosen.served.ranker
     how = (k, body.filter, tuple(body.exclude), body.mode)
 
     def search(results: list[Any]) -> Hits:
@@ -198,7 +206,7 @@ def searching(found: ServedIndex, items: Sequence[Any], k: int, body: SearchBody
     def search_all(several: list[list[Any]]) -> list[Hits]:
         return index.search_embedded(joined([results[0] for results in several]), *how)
 
-    return Job(search, (reading(ranker, CONTEXTS, items),), (found.name, *how), search_all)
+    return Job(search, (reading(ranker, CONTEXTS, items),), (chosen.name, *how), search_all)
 
 
 ROUTES = (Route("/rank", rank, RankBody), Route("/search", search, SearchBody))

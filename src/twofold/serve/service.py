@@ -16,11 +16,14 @@ from twofold.serve.jobs import Job
 from twofold.serve.measuring import Measures
 from twofold.serve.memory import Memory
 from twofold.serve.registry import Registry, ServedModel
-from twofold.serve.settings import Settings
+from twofold.serve.settings import Limits, Settings
 
 T = TypeVar("T")
 AT_ONCE = 20_000
 """Number of characters up to which texts are tokenized in the event loop: a thread would take longer."""
+
+FILE_CHARACTERS = 2_500
+"""Number of characters that an image or a sound counts as."""
 
 
 class Service:
@@ -59,9 +62,8 @@ class Service:
 
     async def items(self, side: Input[Any], values: Sequence[Any], place: str, cut: bool = True) -> list[Any]:
         """Turns texts, or whatever else a side reads, into items; unless `cut`, texts beyond its limit are refused."""
-        if len(values) > self.settings.limits.texts:
-            raise too_many("texts", len(values), self.settings.limits.texts, place)
-        size = sum(len(value) if isinstance(value, str) else AT_ONCE // 8 for value in values)
+        check_count(values, place, self.settings.limits)
+        size = sum(characters_of(value) for value in values)
 
         def items() -> list[Any]:
             if cut:
@@ -101,6 +103,23 @@ class Service:
         finally:
             task.cancel()
             gone.cancel()
+
+
+def check_count(values: Sequence[Any], place: str, limits: Limits) -> None:
+    """Refuses too many texts, and texts that are too long."""
+    if len(values) > limits.texts:
+        raise too_many("texts", len(values), limits.texts, place)
+    for number, value in enumerate(values):
+        if (size := characters_of(value)) > limits.characters:
+            where = place if len(values) == 1 else f"{place}[{number}]"
+            raise too_many("characters", size, limits.characters, where)
+
+
+def characters_of(value: Any) -> int:
+    """Number of characters of a text or of the turns of a dialogue; a file counts as a short text."""
+    if isinstance(value, str):
+        return len(value)
+    return sum(map(characters_of, value)) if isinstance(value, list | tuple) else FILE_CHARACTERS
 
 
 class Held:

@@ -23,6 +23,7 @@ class Limits:
     body: int = limit(16 << 20, "Largest body of a request, in bytes.")
     bodies: int = limit(256 << 20, "Largest sum of bodies that a process holds at a time, in bytes.")
     texts: int = limit(10_000, "Most texts, images or sounds in a request.")
+    characters: int = limit(100_000, "Most characters of a text.")
     tokens: int = limit(1 << 20, "Most tokens in a request, as the model counts them.")
     hits: int = limit(1_000, "Most hits, and candidates that a later stage re-ranks.")
     explained: int = limit(100, "Most candidates whose scores a request may have explained.")

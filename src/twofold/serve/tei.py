@@ -13,7 +13,7 @@ from twofold.errors import TwofoldError
 from twofold.model import Model, Ranker
 from twofold.results import Prediction, Scores
 from twofold.serve import predicting
-from twofold.serve.bodies import Body, shaped
+from twofold.serve.bodies import Body, Many, Texts, as_texts, shaped
 from twofold.serve.cohere import ranks_texts
 from twofold.serve.embedding import check_texts, embedded, embeds, shortened, sigmoid, unit
 from twofold.serve.errors import Convention, Reason, RefusalError
@@ -42,7 +42,7 @@ TEI = Convention("text-embeddings-inference", _error, {"malformed": 422})
 class EmbedBody(Body):
     """Texts to embed."""
 
-    inputs: str | list[str]
+    inputs: str | Texts
     model: str | None = None
     truncate: bool | None = None
     normalize: bool | None = None
@@ -54,7 +54,7 @@ class TeiRerankBody(Body):
     """Texts to order by their relevance to a query."""
 
     query: str
-    texts: list[str]
+    texts: Many[str]
     model: str | None = None
     raw_scores: bool | None = None
     return_text: bool | None = None
@@ -65,7 +65,7 @@ class Sentences(Body):
     """Text, and others that it is compared with."""
 
     source_sentence: str
-    sentences: list[str]
+    sentences: Many[str]
 
 
 class SimilarityBody(Body):
@@ -79,7 +79,7 @@ class SimilarityBody(Body):
 async def embed(call: Call[EmbedBody]) -> Any:
     """Embeds texts."""
     body = call.body
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    texts = [body.inputs] if isinstance(body.inputs, str) else as_texts(body.inputs, "inputs")
     check_texts(texts, "inputs", call.service.settings.limits)
     if body.prompt_name not in (None, "query", "document"):
         said = f"prompt_name: there is no {body.prompt_name[:100]!r}; give query or document"
@@ -215,7 +215,7 @@ class RootBody(Body):
 
     inputs: Any = None
     query: str | None = None
-    texts: list[str] | None = None
+    texts: Texts | None = None
     model: str | None = None
     truncate: bool | None = None
     normalize: bool | None = None

@@ -19,9 +19,9 @@ async def warm(registry: Registry) -> None:
     """Has every model answer samples of its inputs, and every index a search."""
     for served in registry.models.values():
         await _warm_model(served)
-    for found in registry.indexes.values():
-        index, sample = found.index, _samples(found.served.ranker.contexts)[0]
-        await found.served.batcher.call(partial(index.search, sample, 1))
+    for chosen in registry.indexes.values():
+        index, sample = chosen.index, _samples(chosen.served.ranker.contexts)[0]
+        await chosen.served.batcher.call(partial(index.search, sample, 1))
 
 
 async def _warm_model(served: ServedModel) -> None:

@@ -13,11 +13,13 @@ from twofold.errors import TwofoldError, one_line
 from twofold.serve.workers import settings_from
 
 READY = b"ready\n"
+INPUT = 0
+"""Descriptor of standard input."""
 
 
 def main() -> None:
     """Serves with the settings on standard input, until that ends or a signal comes."""
-    order = json.loads(sys.stdin.buffer.readline())
+    order = json.loads(_line())
     from twofold.serve.running import serve
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -29,9 +31,18 @@ def main() -> None:
         sys.exit(1)
 
 
+def _line() -> bytes:
+    """First line of standard input, without Python's buffer: a thread that waits in it would end the process badly."""
+    line = b""
+    while not line.endswith(b"\n") and (part := os.read(INPUT, 1 << 16)):
+        line += part
+    return line
+
+
 def _end_with_parent() -> None:
     """Ends this process, cleanly, when the supervisor is gone."""
-    sys.stdin.buffer.read()
+    while os.read(INPUT, 1):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

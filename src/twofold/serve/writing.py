@@ -14,14 +14,16 @@ from twofold.errors import TwofoldError
 from twofold.generate.search import GenerateOptions
 from twofold.model import Model
 from twofold.model.continuing import Continuation, Token, Written
-from twofold.serve.bodies import StrictBody
+from twofold.serve.bodies import Many, StrictBody
 from twofold.serve.errors import PLAIN, RefusalError
 from twofold.serve.given import value_of
 from twofold.serve.jobs import Stream
 from twofold.serve.options import options_of
 from twofold.serve.registry import ServedModel
 from twofold.serve.routes import Call, Route, dumps
+from twofold.serve.service import check_count
 
+LONGEST_PREFIX = 1_000
 END = object()
 """Last bit of a stream."""
 
@@ -31,7 +33,9 @@ class NextBody(StrictBody):
 
     model: str | None = None
     input: Any
-    prefix: list[str | int] = Field([], description="Tokens of the beginning, as the model shows them, or their ids")
+    prefix: Many[str | int] = Field(
+        [], max_length=LONGEST_PREFIX, description="Tokens of the beginning, as the model shows them, or their ids"
+    )
     top: int = Field(10, ge=1, le=100)
     decoder: str | None = None
 
@@ -41,7 +45,9 @@ class GenerateBody(StrictBody):
 
     model: str | None = None
     input: Any
-    prefix: list[str | int] = Field([], description="Tokens of a forced beginning, which the model continues")
+    prefix: Many[str | int] = Field(
+        [], max_length=LONGEST_PREFIX, description="Tokens of a forced beginning, which the model continues"
+    )
     options: dict[str, Any] = Field({}, description="beam, n_best, length_penalty, max_length, sample, ...")
     decoder: str | None = None
     stream: bool = False
@@ -55,8 +61,10 @@ def writes(model: Model) -> bool:
 def _opened(call: Call[Any]) -> tuple[ServedModel, Any]:
     """Model and input of a request."""
     served = call.service.registry.model(call.body.model, writes)
-    model = served.predictor
-    return served, value_of(model.input, call.body.input, "input", call.service.settings.limits)
+    model, limits = served.predictor, call.service.settings.limits
+    value = value_of(model.input, call.body.input, "input", limits)
+    check_count([value], "input", limits)
+    return served, value
 
 
 async def next_token(call: Call[NextBody]) -> dict[str, Any]:
