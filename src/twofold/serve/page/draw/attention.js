@@ -6,6 +6,8 @@ import { t } from "../i18n/index.js";
 import { headed, imageUrl, segmented } from "../widgets.js";
 import { largest, matrix, painted } from "./heat.js";
 
+const MOST_OPEN = 64;
+
 /**
  * explanation: as the server gives it; image: base64 of what the model reads, or null
  * chosen: {part, layer, head}; change(changes) keeps a choice
@@ -51,11 +53,13 @@ function thumbnails(part, layer, head, change) {
 function drawn(explanation, image, part, weights) {
   const queries = names(part.queries, weights.length, explanation);
   const keys = names(part.keys, weights[0].length, explanation);
-  const figures = [matrix(queries, keys, weights, { label: t(`attention.${part.name}`) })];
+  const whole = matrix(queries, keys, weights, { label: t(`attention.${part.name}`) });
   const { grid, timeline } = explanation;
-  if (part.name === "cross" && grid && image) figures.unshift(overImage(queries, weights, grid, image));
-  if (part.name === "cross" && timeline) figures.unshift(overSound(queries, weights, timeline));
-  return figures;
+  if (part.name === "cross" && grid && image) {
+    const few = keys.length <= MOST_OPEN;
+    return [overImage(queries, weights, grid, image), h("details", { open: few }, h("summary", {}, t("attention.matrix")), whole)];
+  }
+  return part.name === "cross" && timeline ? [overSound(queries, weights, timeline), whole] : [whole];
 }
 
 /** Names of tokens; positions of images and sounds have none, so their places stand for them. */
@@ -88,7 +92,7 @@ function shade(values) {
   const most = largest(values.flat());
   const canvas = h("canvas", { width: values[0].length, height: values.length, class: "shade" });
   const image = new ImageData(canvas.width, canvas.height);
-  values.flat().forEach((value, place) => image.data.set([10, 12, 20, 205 * (1 - value / (most || 1))], 4 * place));
+  values.flat().forEach((value, place) => image.data.set([10, 12, 20, 195 * (1 - value / (most || 1))], 4 * place));
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }

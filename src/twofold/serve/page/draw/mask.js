@@ -25,6 +25,14 @@ export function classNumbers({ width, height, bytes }, classes) {
   return { width, height, values };
 }
 
+/** Colors that people of every color vision tell apart (Okabe and Ito), for as many classes as there are of them. */
+const PALETTE = ["#56b4e9", "#009e73", "#e69f00", "#d55e00", "#f0e442", "#0072b2", "#cc79a7", "#8c8c8c"];
+
+/** Classes with the colors in which they are drawn. */
+export function colored(classes) {
+  return classes.length > PALETTE.length ? classes : classes.map((each, place) => ({ ...each, color: PALETTE[place] }));
+}
+
 const channels = (color) => [1, 3, 5].map((place) => parseInt(color.slice(place, place + 2), 16));
 
 /**

@@ -75,7 +75,7 @@ export default {
   "rank.example.candidates": "du -sh * shows how large every folder is\ndf -h shows the free space of each disk\nls -l lists the files in a folder\nrm deletes files for good\ntop shows which programs keep the processor busy\nThe concert was full, there was no space left\nHave you tried turning it off and on again?",
 
   "cost.cached": "{bytes} cached",
-  "cost.read": "{count} texts read",
+  "cost.read": "texts read: {count}",
 
   "candidate.title": "What makes the score of",
   "candidate.lead": "Click another candidate above to see its parts.",
@@ -149,6 +149,7 @@ export default {
   "attention.layer": "Layer {layer}",
   "attention.chosen": "Layer {layer}, head {head}",
   "attention.place": "{row}, {column}",
+  "attention.matrix": "All weights as a matrix",
   "attention.image": "The image once for each token, lit where the token attends.",
   "beam": "Beam search",
   "beam.hint": "Hypotheses by step, with the log-probability of the whole text so far. The winner is drawn bold.",

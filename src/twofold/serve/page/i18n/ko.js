@@ -149,6 +149,7 @@ export default {
   "attention.layer": "층 {layer}",
   "attention.chosen": "층 {layer}, 헤드 {head}",
   "attention.place": "{row}, {column}",
+  "attention.matrix": "모든 가중치를 행렬로 보기",
   "attention.image": "토큰마다 이미지를 그리고, 어텐션이 큰 곳을 밝게 표시했습니다.",
   "beam": "빔 서치",
   "beam.hint": "단계별 가설과 그때까지의 로그 확률입니다. 선택된 텍스트는 굵게 표시합니다.",

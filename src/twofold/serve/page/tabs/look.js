@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { percent } from "../format.js";
 import { t } from "../i18n/index.js";
 import { bars } from "../draw/bars.js";
-import { classNumbers, masked, read } from "../draw/mask.js";
+import { classNumbers, colored, masked, read } from "../draw/mask.js";
 import { fileField, form, headed, named } from "../widgets.js";
 
 const OPACITY = 55;
@@ -56,7 +56,7 @@ const seen = (found) => found.classes.filter((each) => each.share > 0);
 
 async function figure({ shown: found }, image) {
   const [mask, confidence] = await Promise.all([read(found.mask.png), found.confidence ? read(found.confidence.png) : null]);
-  return masked(found.image?.png ?? image, classNumbers(mask, found.classes), confidence, found.classes);
+  return masked(found.image?.png ?? image, classNumbers(mask, found.classes), confidence, colored(found.classes));
 }
 
 function draw(view, answers, figures) {
@@ -94,9 +94,10 @@ function paint(app, figures) {
 /** Classes with their shares; a click shows one alone. */
 function classes(view, found, figures) {
   const { app } = view;
-  const places = found.classes.map((each, place) => place).filter((place) => found.classes[place].share > 0);
+  const all = colored(found.classes);
+  const places = all.map((each, place) => place).filter((place) => all[place].share > 0);
   const region = h("div", {});
-  const name = (place) => [h("span", { class: "swatch", vars: { "--color": found.classes[place].color } }), found.classes[place].name];
+  const name = (place) => [h("span", { class: "swatch", vars: { "--color": all[place].color } }), all[place].name];
   const pick = (row) => {
     app.save({ only: app.params.only === String(places[row]) ? "" : String(places[row]) });
     paint(app, figures);
@@ -106,7 +107,7 @@ function classes(view, found, figures) {
   region.className = "classes";
   region.redraw = () =>
     region.replaceChildren(
-      bars(places.map(name), places.map((place) => found.classes[place].share), {
+      bars(places.map(name), places.map((place) => all[place].share), {
         most: 1, shown: percent, label: t("look.classes"), pick, picked: app.params.only ? places.indexOf(Number(app.params.only)) : -1,
       }),
     );

@@ -250,7 +250,7 @@ function compared(app) {
 function chosenId(view) {
   const hits = Object.values(view.answers).flatMap((answer) => answer.hits);
   const wanted = view.app.params.pick;
-  return wanted ? hits.find((hit) => String(hit.id) === wanted)?.id : hits[0]?.id;
+  return (hits.find((hit) => String(hit.id) === wanted) ?? hits[0])?.id;
 }
 
 function pick(view, id) {
