@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from _common import RESULTS, need, processor_flags, save
+from _serving_hostile import besiege
 from _serving_load import Job, measure
 from _serving_long import MOVING, STAY, endure
 
@@ -181,6 +183,17 @@ def endurance(options: argparse.Namespace) -> None:
         raise SystemExit("an answer was wrong, a change was lost, or the server failed")
 
 
+def siege(options: argparse.Namespace) -> None:
+    """Hostile requests; ends with an error if the server failed at one."""
+    if shutil.which(options.schemathesis) is None:
+        raise SystemExit("schemathesis is not here; pip install 'twofold[bench]', or give --schemathesis PROGRAM")
+    found = besiege(options.schemathesis, options.generated, options.by_hand, 60 * options.minutes)
+    print(json.dumps(found, indent=2), flush=True)
+    keep("hostile", found)
+    if found["by_hand_wrong"] or found["server_errors"] or found["tracebacks"] or not found["answers_as_before"]:
+        raise SystemExit("the server failed at a request")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="time of each point")
@@ -189,11 +202,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--stored", type=int, default=STORED, help="sentences of the index")
     parser.add_argument("--long", action="store_true", help="mixed load while candidates change and workers are killed")
-    parser.add_argument("--minutes", type=float, default=10, help="time of --long")
+    parser.add_argument("--hostile", action="store_true", help="requests of schemathesis, and those made by hand")
+    parser.add_argument("--minutes", type=float, default=10, help="time of --long; of --hostile at most")
     parser.add_argument("--kills", type=int, default=4, help="workers that --long kills")
+    parser.add_argument("--generated", type=int, default=10_000, help="requests of schemathesis")
+    parser.add_argument("--by-hand", type=int, default=2_000)
+    parser.add_argument("--schemathesis", default=str(Path(sys.executable).parent / "schemathesis"))
     options = parser.parse_args()
     if options.long:
         endurance(options)
+    elif options.hostile:
+        siege(options)
     else:
         keep("throughput", throughput(options))
 

@@ -103,10 +103,10 @@ def png(height: int, width: int, rows: int | None = None) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
 
 
-def wave(samples: int = 900, rate: int = 4000) -> bytes:
-    """A short WAV of silence."""
+def wave(samples: int = 1_000, rate: int = 4000) -> bytes:
+    """A short WAV."""
     head = b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, rate, 2 * rate, 2, 16)
-    data = b"data" + struct.pack("<I", 2 * samples) + b"\0\0" * samples
+    data = b"data" + struct.pack("<I", 2 * samples) + b"\0\0\0\x20\0\0\0\xe0" * (samples // 4)
     return b"RIFF" + struct.pack("<I", len(head) + len(data)) + head + data
 
 
@@ -240,9 +240,8 @@ def _files() -> Iterator[Attack]:
     for model, noun in models.items():
         for name, content in files.items():
             text = base64.b64encode(content).decode()
-            kept = (
-                "promises more" in name or noun == "audio" and "a sound" in name
-            )  # silence may be read as far as it goes
+            # A file that ends early may be read as far as it goes.
+            kept = "promises more" in name or (noun == "audio" and "a sound" in name)
             for path in ("/predict", "/explain", "/generate"):
                 yield _post(f"{name} as {noun}", path, {"model": model, "input": {noun: text}}, refused=not kept)
         for value in (
