@@ -287,5 +287,6 @@ def _draw(scores: Tensor, options: GenerateOptions, draw: torch.Generator) -> Te
     if options.top_p < 1:
         ordered, order = scores.softmax(-1).sort(-1, descending=True)
         beyond = ordered.cumsum(-1) - ordered >= options.top_p
+        beyond[:, 0] = False  # the most likely one stays, however small top_p is
         scores = scores.masked_fill(beyond.gather(1, order.argsort(-1)), -math.inf)
     return torch.multinomial(scores.softmax(-1), 1, generator=draw)[:, 0]
