@@ -39,9 +39,9 @@ def besiege(program: str, generated: int, by_hand: int, seconds: float) -> dict[
         with running(["serve", *small.folders.values(), *how], folder, variables, headers) as server:
             question = {"index": "numbers", "context": "one", "k": 5}
             expected = server.ask("POST", "/search", question)[1]["hits"]
-            asyncio.run(attack(server.port, attacks(by_hand, seed=0), KEY))  # the first round sizes all buffers
+            asyncio.run(attack(server.port, attacks(by_hand), KEY))  # the first round loads and sizes all there is
             memory = [_rested(server)]
-            outcomes = asyncio.run(attack(server.port, attacks(by_hand), KEY))
+            ending = asyncio.run(attack(server.port, attacks(by_hand), KEY))
             memory.append(_rested(server))
             before = statuses(server)
             ended = schemathesis(program, server, folder, generated, seconds)
@@ -51,8 +51,9 @@ def besiege(program: str, generated: int, by_hand: int, seconds: float) -> dict[
             up = server.process.poll() is None
             log = server.log.read_text(errors="replace")
     return {
-        "by_hand": {name: outcomes[name] for name in sorted(GOOD)},
-        "by_hand_wrong": {name: count for name, count in outcomes.items() if name not in GOOD},
+        "by_hand": {name: ending.outcomes[name] for name in sorted(GOOD)},
+        "by_hand_wrong": ending.wrong,
+        "longest_pause_seconds": round(ending.longest_pause, 2),
         "generated": sum(counts.values()),
         "generated_statuses": {str(status): count for status, count in sorted(counts.items())},
         "server_errors": sum(count for status, count in counts.items() if status >= 500),
