@@ -31,6 +31,7 @@ LAYERS = [
     {"convert", "runtime"},
     {"exporting", "models"},
     {"api", "plot"},
+    {"serve"},
     {"cli"},
     {"__main__"},
 ]

@@ -21,6 +21,7 @@ from twofold.cli import (
     rank,
     ranking,
     search,
+    serve,
     summary,
     train,
 )
@@ -91,6 +92,7 @@ def main() -> None:
       twofold rank default --candidates answers.txt "how do I list a folder?"
       twofold index build answers.index --model default --texts answers.txt
       twofold search answers.index "how do I list a folder?"
+      twofold serve runs/rank_poly answers.index           HTTP, and a page that explains
       twofold pull default-reranker                        weights of a named model
       twofold import uncased_L-12_H-768_A-12 runs/bert     convert weights from elsewhere
       twofold export runs/rank_bi onnx_folder --to onnx    models for other programs
@@ -98,7 +100,7 @@ def main() -> None:
 
 
 _MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
-_RANKERS = (rank.rank, ranking.index, search.search)
+_RANKERS = (rank.rank, ranking.index, search.search, serve.serve)
 _WEIGHTS = (pull.pull, convert.import_weights, export.export)
 for command in (demo.demo, *_MODELS, *_RANKERS, *_WEIGHTS, cache.cache, train.list_parts):
     main.add_command(command)
