@@ -66,7 +66,9 @@ def test_bounds_computed_together_are_close_to_those_of_each_alone(width: int, m
     vectors[::7, 0] *= 100  # one number is so large that 8 bits lose most of the others
     quantized = QuantizedVectors.of(vectors)
     queries = [Bounds(draw.normal(size=(3, count, width)).astype(np.float32)) for count in (1, 5, 40)]
-    for query, together in zip(queries, loose_together(queries, quantized), strict=True):
+    filled = np.empty((len(queries), len(vectors)), np.float32)
+    loose_together(queries, quantized, filled)
+    for query, together in zip(queries, filled, strict=True):
         largest = np.einsum("gvw,rw->grv", query.groups.astype(float), vectors.astype(float)).max(2).sum(0)
         assert (together >= largest).all()
         length = query.longest * np.linalg.norm(vectors, axis=1)

@@ -145,20 +145,19 @@ class Bounds:
         return Span.of(self.groups.astype(np.float64))
 
 
-def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors) -> Floats:
-    """Computes loose bounds of several contexts, while every row is read once.
+def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors, bounds: Floats) -> None:
+    """Fills in loose bounds of several contexts, (contexts, rows), while every row is read once.
 
     The directions have 8 bits. Those of 16 would be two matrix products, which cost more than closer bounds save.
     """
     centers = [bounds.coarse_centers for bounds in queries]
     directions = np.concatenate([part.integers for part in centers])
-    bounds, parameters = np.empty((len(queries), len(candidates)), np.float32), parameters_of(queries, centers)
+    parameters = parameters_of(queries, centers)
     for start in range(0, len(candidates), SHARED_BLOCK):
         block = slice(start, start + SHARED_BLOCK)
         dots = integer_products(directions, candidates.integers[block].T)
         rows = candidates.steps[block], candidates.errors[block], candidates.norms[block]
         fill_upper_bounds(dots, rows, parameters, start, bounds)
-    return bounds
 
 
 def parameters_of(queries: Sequence[Bounds], centers: Sequence[QuantizedDirections]) -> tuple[NDArray[Any], ...]:

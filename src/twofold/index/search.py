@@ -81,6 +81,10 @@ class Query:
         return self.head.scores_of_stored(self.contexts, vectors)
 
 
+_spare: list[Floats] = []
+"""Memory for the bounds of a shared pass, used again: to get it from the system takes longer than to fill it."""
+
+
 class SharedPass:
     """First pass of several queries over the same candidates, made when the first of them asks."""
 
@@ -88,11 +92,22 @@ class SharedPass:
         self._queries = queries
         self._candidates: QuantizedVectors | None = None
         self._bounds: dict[Query, Floats] = {}
+        self._memory = _spare.pop() if _spare else np.empty(0, np.float32)
+
+    def close(self) -> None:
+        """Leaves the memory to the next pass."""
+        for query in self._queries:
+            query.shared = None
+        _spare[:] = [self._memory]
 
     def bounds(self, query: Query, candidates: QuantizedVectors) -> Floats:
-        """Returns the loose bounds of all rows, which the caller may change."""
+        """Returns the loose bounds of all rows, which the caller may change until those of another place are made."""
         if self._candidates is not candidates:
-            together = loose_together([query.bounds for query in self._queries], candidates)
+            size = len(self._queries) * len(candidates)
+            if size > len(self._memory):
+                self._memory = np.empty(size, np.float32)
+            together = self._memory[:size].reshape(len(self._queries), -1)
+            loose_together([query.bounds for query in self._queries], candidates, together)
             self._candidates, self._bounds = candidates, dict(zip(self._queries, together, strict=True))
         bounds = self._bounds.pop(query, None)
         return loose_bounds(query.bounds, candidates) if bounds is None else bounds
@@ -101,23 +116,27 @@ class SharedPass:
 def search(places: Iterable[Searchable], queries: Sequence[Query], k: int) -> list[TopK]:
     """Returns each query's best k of all places; each place has to reach the floor of those before it."""
     tops = [TopK(k) for _ in queries]
-    share_pass(queries)
+    shared = share_pass(queries)
     for place in places:
         for query, top in zip(queries, tops, strict=True):
             further = place.top_k(query, k, top.floor)
             top.add(further.keys, further.scores)
             top.passages |= further.passages
             top.proven &= further.proven
+    if shared is not None:
+        shared.close()
     return tops
 
 
-def share_pass(queries: Sequence[Query]) -> None:
+def share_pass(queries: Sequence[Query]) -> SharedPass | None:
     """Lets queries read candidates together, where that pays."""
-    if len(queries) >= TOGETHER and integers_pay(queries[0].groups.shape[2]):
-        narrow = [query for query in queries if not query.bounds.wide]
-        shared = SharedPass(narrow)
-        for query in narrow:
-            query.shared = shared
+    if len(queries) < TOGETHER or not integers_pay(queries[0].groups.shape[2]):
+        return None
+    narrow = [query for query in queries if not query.bounds.wide]
+    shared = SharedPass(narrow)
+    for query in narrow:
+        query.shared = shared
+    return shared
 
 
 @dataclass(frozen=True)
