@@ -1,4 +1,4 @@
-"""Worker of `encoding.py`: encodes texts in a process of its own, and answers with the CPU time that this took.
+"""Worker of `encoding.py`: encodes texts in one or several ways, and answers with the CPU time that each took.
 
 It runs in any environment that holds the library to be measured; twofold need not be installed there.
 """
@@ -69,28 +69,33 @@ def timed(encode: Encode, asked: dict[str, Any]) -> dict[str, float]:
     return {"seconds": seconds}
 
 
-def main() -> None:
-    """Opens the library, says its versions, then answers each line of JSON with one."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # libraries print
-    about = json.loads(sys.argv[1])
-
-    def answer(content: dict[str, Any]) -> None:
-        print(json.dumps(content), file=answers, flush=True)
-
+def opened(about: dict[str, Any]) -> tuple[Encode | None, dict[str, Any]]:
+    """One way of encoding, with the versions of its libraries; or the reason why there is none."""
     try:
-        warnings.simplefilter("ignore")
-        import torch
-
-        torch.set_num_threads(about["threads"])
         encode, versions = {"ours": ours, "theirs": theirs}[about["whose"]](about)
         encode(["how do I list a folder?"] * 4, 4)
     except Exception as error:  # a package that is missing, or a backend that cannot run
-        answer({"refused": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
-        return
-    answer({"versions": versions})
+        return None, {"refused": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+    return encode, {"versions": versions}
+
+
+def main() -> None:
+    """Opens all ways, says their versions, then answers each line of JSON with one."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # libraries print
+    warnings.simplefilter("ignore")
+    given = json.loads(sys.argv[1])
+
+    import torch
+
+    torch.set_num_threads(given["threads"])
+    ways = {name: opened({**about, "model": given["model"]}) for name, about in given["ways"].items()}
+    print(json.dumps({name: said for name, (_, said) in ways.items()}), file=answers, flush=True)
     for line in sys.stdin:
-        answer(timed(encode, json.loads(line)))
+        asked = json.loads(line)
+        encode, _ = ways[asked["way"]]
+        assert encode is not None
+        print(json.dumps(timed(encode, asked)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Encoding sentences beside sentence-transformers: sentences per CPU second of each runtime, measured in turn.
 
-The model is all-MiniLM-L6-v2, the sentences are real ones of about 40 tokens, others in each round. Every way of encoding
-runs in a process of its own. sentence-transformers' other backends need packages that exclude ours: give the
-Python of an environment that has them by `--theirs`, for example
+The model is all-MiniLM-L6-v2, the sentences are real ones of about 40 tokens, other ones in each round. Libraries
+whose threads may disturb each other run in processes of their own. sentence-transformers' other backends need
+packages that exclude ours: give the Python of an environment that has them by `--theirs`, for example
 
     python -m venv /tmp/st && /tmp/st/bin/pip install torch==2.13.0 'sentence-transformers[openvino]==6.2.0'
     python benchmarks/encoding.py --theirs /tmp/st/bin/python
@@ -16,7 +16,8 @@ import os
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,38 +32,41 @@ from twofold.data.files import read_rows
 from twofold.data.named_models import DEFAULT, folder_of
 
 WORKER = Path(__file__).with_name("_encoder.py")
-SENTENCES, ROUNDS, SINGLE = 600, 5, 20
+SENTENCES, ROUNDS, SINGLE = 400, 5, 20
 BATCHES = (8, 16, 32, 64, 128)
 """Batch sizes of sentence-transformers; 32 is its default."""
-TRIED = 200
+TRIED = 160
 """Sentences by which the best batch size is found."""
 BASE = "sentence-transformers, torch float32, batch 32"
+BEST = "best batch"
 OURS = (
-    ("torch", "float32"),
-    ("torch", "bfloat16"),
-    ("onnxruntime", "float32"),
-    ("openvino", "float32"),
-    ("openvino", "bfloat16"),
-    ("auto", "auto"),
+    (("torch", "float32"), ("torch", "bfloat16"), ("openvino", "float32"), ("openvino", "bfloat16"), ("auto", "auto")),
+    (("onnxruntime", "float32"),),
 )
-THEIRS = (("torch", "float32"), ("torch", "bfloat16"))
-ELSEWHERE = (("onnx", "float32"), ("openvino", "float32"), ("openvino", "its own precision"))
-"""Backends that an environment given by `--theirs` may have."""
+"""Our runtimes and precisions, by process."""
+ELSEWHERE = ((("openvino", "float32"), ("openvino", "its own precision")), (("onnx", "float32"),))
+"""Backends that an environment given by `--theirs` may have, by process."""
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "OV_CPU_MAX_ISA": "AVX2",
 }
-"""Environment in which torch and OpenVINO use nothing beyond AVX2. ONNX Runtime knows no such setting."""
+"""Environment in which torch and OpenVINO use nothing beyond AVX2."""
+UNBOUND = ("onnx", "onnxruntime")
+"""Runtimes that no setting binds to AVX2."""
+Kinds = tuple[tuple[str, str], ...]
 
 
 @dataclass
 class Way:
-    """One way of encoding, in a process of its own."""
+    """One way of encoding."""
 
     name: str
     process: subprocess.Popen[str]
+    """Worker, which may have other ways too."""
+    asked: str
+    """Name by which the worker knows it."""
     versions: dict[str, str]
     batch: int = 32
     many: list[float] = field(default_factory=list)
@@ -74,7 +78,7 @@ class Way:
         """CPU seconds of encoding texts at once, or each alone."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        asked = {"texts": texts, "batch": self.batch, "alone": alone, "save": save}
+        asked = {"way": self.asked, "texts": texts, "batch": self.batch, "alone": alone, "save": save}
         print(json.dumps(asked), file=self.process.stdin, flush=True)
         return float(json.loads(self.process.stdout.readline())["seconds"])
 
@@ -84,6 +88,12 @@ class Way:
         for self.batch in BATCHES:
             times[self.batch] = self.seconds(texts)
         self.batch = min(times, key=times.__getitem__)
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def sentences(count: int) -> list[str]:
@@ -96,48 +106,59 @@ def sentences(count: int) -> list[str]:
     return list(texts)[:: len(texts) // count][:count]
 
 
-def started(
-    name: str, python: str, about: dict[str, Any], further: dict[str, str], refused: dict[str, str]
-) -> Way | None:
-    """Starts a way of encoding; None if its packages are missing, and the reason in `refused`."""
-    threads = {"OMP_NUM_THREADS": str(about["threads"])}
-    ours = os.environ.get("PYTHONPATH", "") if about["whose"] == "ours" else ""
-    environment = {**os.environ, **further, **threads, "PYTHONPATH": ours}
-    model = DEFAULT if about["whose"] == "ours" else str(folder_of(DEFAULT))
-    command = [python, str(WORKER), json.dumps({**about, "model": model})]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    )
-    assert process.stdout is not None
-    answer = json.loads(process.stdout.readline() or '{"refused": "the process has ended"}')
-    if "refused" in answer:
-        refused[name] = answer["refused"]
-        print(f"{name}: {answer['refused']}", flush=True)
-        process.wait()
-        return None
-    return Way(name, process, answer["versions"])
+@dataclass
+class Start:
+    """Starts workers with a number of threads."""
+
+    threads: int
+    environment: dict[str, str]
+    refused: dict[str, str]
+    """Reasons why something is not measured, by name."""
+
+    def __call__(self, python: str, whose: str, title: str, kinds: Kinds, ending: str = "") -> Iterator[Way]:
+        """Starts a worker; yields the ways that it has."""
+        abouts = {}
+        for how, precision in kinds:
+            name = f"{title}, {how if how == precision else f'{how} {precision}'}{ending}"
+            if self.environment and how in UNBOUND:
+                self.refused[name] = "no setting binds it to AVX2"
+            else:
+                abouts[name] = {"whose": whose, "runtime": how, "precision": precision}
+        if not abouts:
+            return
+        model = DEFAULT if whose == "ours" else str(folder_of(DEFAULT))
+        path = os.environ.get("PYTHONPATH", "") if whose == "ours" else ""
+        further = {"OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": path}
+        process = subprocess.Popen(
+            [python, str(WORKER), json.dumps({"model": model, "threads": self.threads, "ways": abouts})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **self.environment, **further},
+        )
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline() or "{}")
+        for name in abouts:
+            if "versions" in said.get(name, {}):
+                yield Way(name, process, name, said[name]["versions"])
+            else:
+                self.refused[name] = said.get(name, {}).get("refused", f"the process has ended, {process.poll()}")
+                print(f"{name}: {self.refused[name]}", flush=True)
 
 
-def ways(threads: int, pythons: list[str], further: dict[str, str], refused: dict[str, str]) -> list[Way]:
+def ways(start: Start, pythons: list[str]) -> list[Way]:
     """Everything that can be measured here; sentence-transformers as it comes first."""
-    found: list[Way | None] = []
-
-    def start(name: str, whose: str, how: str, precision: str, python: str = sys.executable) -> Way | None:
-        about = {"whose": whose, "runtime": how, "precision": precision, "threads": threads}
-        found.append(started(name, python, about, further, refused))
-        return found[-1]
-
-    start(BASE, "theirs", "torch", "float32")
-    for how, precision in THEIRS:
-        start(f"sentence-transformers, {how} {precision}, best batch", "theirs", how, precision)
+    known = (("torch", "float32"), ("torch", "bfloat16"))
+    found = list(start(sys.executable, "theirs", "sentence-transformers", known, f", {BEST}"))
+    found.insert(0, replace(found[0], name=BASE, many=[], single=[]))
     for python in pythons:
-        number = _version(python)
-        for how, precision in ELSEWHERE:
-            start(f"sentence-transformers {number}, {how} {precision}, best batch", "theirs", how, precision, python)
-    for how, precision in OURS:
-        if how == "auto" or runtime.is_installed(how):
-            start(f"twofold, {how}" if how == precision else f"twofold, {how} {precision}", "ours", how, precision)
-    return [way for way in found if way is not None]
+        for kinds in ELSEWHERE:
+            found += start(python, "theirs", f"sentence-transformers {_version(python)}", kinds, f", {BEST}")
+    for kinds in OURS:
+        some = tuple((how, precision) for how, precision in kinds if how == "auto" or runtime.is_installed(how))
+        found += start(sys.executable, "ours", "twofold", some)
+    return found
 
 
 def _version(python: str) -> str:
@@ -149,7 +170,7 @@ def _version(python: str) -> str:
 def measure(found: list[Way], texts: list[str], count: int) -> None:
     """Times all ways in turn, on other sentences in each round, each round beginning with another way."""
     for way in found:
-        if way.name.endswith("best batch"):
+        if way.name.endswith(BEST):
             way.choose_batch(texts[:TRIED])
         way.seconds(texts[:64])
     for number in range(ROUNDS):
@@ -159,7 +180,7 @@ def measure(found: list[Way], texts: list[str], count: int) -> None:
             way.single.append(1000 * way.seconds(some[:SINGLE], alone=True) / SINGLE)
 
 
-def compared(found: list[Way], texts: list[str]) -> dict[str, dict[str, float]]:
+def compared(found: list[Way], texts: list[str]) -> dict[str, dict[str, Any]]:
     """Differences of all vectors from those of sentence-transformers as it comes."""
     vectors: dict[str, NDArray[np.float32]] = {}
     with TemporaryDirectory() as folder:
@@ -180,10 +201,8 @@ def compared(found: list[Way], texts: list[str]) -> dict[str, dict[str, float]]:
 
 def results(found: list[Way]) -> dict[str, dict[str, Any]]:
     """Medians of the rounds, and ratios to sentence-transformers as it comes and to its fastest."""
-    many, single = (
-        {way.name: statistics.median(part) for way in found for part in [getattr(way, what)]}
-        for what in ("many", "single")
-    )
+    many = {way.name: statistics.median(way.many) for way in found}
+    single = {way.name: statistics.median(way.single) for way in found}
     theirs = [name for name in many if name.startswith("sentence-transformers")]
     fastest, quickest = max(many[name] for name in theirs), min(single[name] for name in theirs)
     return {
@@ -214,17 +233,13 @@ def main() -> None:
     parser.add_argument("--avx2", action="store_true", help="emulate a processor with AVX2 alone")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
-    further, refused = (AVX2 if options.avx2 else {}), dict[str, str]()
-    if options.avx2:
-        refused["onnxruntime"] = "it knows no setting that holds it to AVX2"
+    environment, refused = (AVX2 if options.avx2 else {}), dict[str, str]()
     texts = sentences(TRIED + ROUNDS * options.sentences)
     rows: dict[str, dict[str, Any]] = {}
     for threads in (1, 2):
-        found = ways(threads, options.theirs, further, refused)
-        if options.avx2:
-            found = _without_onnxruntime(found)
+        found = ways(Start(threads, environment, refused), options.theirs)
         if threads == 1:
-            rows = {name: dict(values) for name, values in compared(found, texts[:300]).items()}
+            rows = compared(found, texts[: 2 * TRIED])
         measure(found, texts, options.sentences)
         for way in found:
             rows[way.name]["versions"] = way.versions
@@ -232,21 +247,13 @@ def main() -> None:
             rows[name][f"{threads} threads"] = measured
             print(f"{name:66} {threads} threads {measured}", flush=True)
         for way in found:
-            way.process.communicate()
+            way.end()
     about = {"processor": processor_flags(), **({"emulated": AVX2} if options.avx2 else {})}
     measured = {**about, "sentences_per_round": options.sentences, "rounds": ROUNDS, "rows": rows, "refused": refused}
     if not options.avx2:
         measured["ubuntu_irc_r@1"] = {precision: recall(precision) for precision in ("float32", "bfloat16")}
         print("ubuntu_irc R@1:", measured["ubuntu_irc_r@1"], flush=True)
     save("encoding_avx2" if options.avx2 else "encoding", measured)
-
-
-def _without_onnxruntime(found: list[Way]) -> list[Way]:
-    """Ends the ways that a setting of the environment does not hold to AVX2."""
-    for way in found:
-        if "onnx" in way.name:
-            way.process.communicate()
-    return [way for way in found if "onnx" not in way.name]
 
 
 if __name__ == "__main__":

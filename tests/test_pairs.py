@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +148,14 @@ def small_pair(tokenizer: TextTokenizer, reads: EncoderConfig, writes: DecoderCo
     asked = output_of(writes.output).input
     kind = asked if asked and issubclass(input_of(asked).gives, reads.reads) else reads.input
     return small_model(tokenizer, reads, writes, input={"kind": kind})
+
+
+def fitting_pair(tokenizer: TextTokenizer, writes: DecoderConfig, *preferred: str) -> Model:
+    """A model over the first encoder that gives what the decoder needs, of those that are preferred or of all."""
+    for reads in (*preferred, "transformer", *kinds("encoders")):
+        with contextlib.suppress(TwofoldError):
+            return small_pair(tokenizer, encoder(reads), writes)
+    raise AssertionError(f"no encoder fits {writes}")
 
 
 @pytest.mark.parametrize("reads", part_params(kinds("encoders")))
