@@ -186,16 +186,18 @@ def main() -> None:
                 return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
 
             results["rows"] += compared(both, about, options.rounds)
+            save("generation", results)
         if options.ctranslate2:
             about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
             pairs = compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
             results["ctranslate2_beside_by_hand"] = results.get("ctranslate2_beside_by_hand", []) + pairs
     if options.model:
-        results["trained"] = {
-            "engines": engines(options.model, options.data),
-            "beside_transformers": beside_transformers(options.model, options.data, options.precisions, options.rounds),
-            "ctranslate2_beside_by_hand": beside_ctranslate2(options.model, options.data, options.rounds),
-        }
+        about = (options.model, options.data)
+        results["trained"] = {"engines": engines(*about)}
+        save("generation", results)
+        results["trained"]["ctranslate2_beside_by_hand"] = beside_ctranslate2(*about, options.rounds)
+        save("generation", results)
+        results["trained"]["beside_transformers"] = beside_transformers(*about, options.precisions, options.rounds)
     save("generation", results)
 
 
