@@ -3,7 +3,7 @@
 The sources have equal length, the weights are random and of equal size, and both sides generate exactly 30 tokens.
 In bfloat16, theirs has weights of bfloat16. Both sides take turns in one process; the figures are medians of rounds, as
 ratios. `--ctranslate2` compares `runtime="ctranslate2"` with CTranslate2 called by hand, with the same options.
-`--model FOLDER --data FILE` measures a trained model, with its real end symbols: BLEU, equal texts and tokens a second
+`--model FOLDER` measures a trained model, with its real end symbols: BLEU, equal texts and tokens a second
 through each engine, and speed beside `generate` of a model of transformers with the same weights.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from _common import processor_flags, save
+from _common import DATA, processor_flags, save
 from _generation_trained import beside_ctranslate2, beside_transformers, engines
 from transformers import MarianConfig, MarianMTModel
 
@@ -172,8 +172,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32"])
     parser.add_argument("--ctranslate2", action="store_true")
-    parser.add_argument("--model")
-    parser.add_argument("--data")
+    parser.add_argument("--model", help="folder of a trained model")
+    parser.add_argument("--data", default=str(DATA / "multi30k" / "dev.tsv.gz"), help="rows with references")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
     results: dict[str, Any] = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": []}
@@ -186,16 +186,18 @@ def main() -> None:
                 return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
 
             results["rows"] += compared(both, about, options.rounds)
+            save("generation", results)
         if options.ctranslate2:
             about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
             pairs = compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
             results["ctranslate2_beside_by_hand"] = results.get("ctranslate2_beside_by_hand", []) + pairs
     if options.model:
-        results["trained"] = {
-            "engines": engines(options.model, options.data),
-            "beside_transformers": beside_transformers(options.model, options.data, options.precisions, options.rounds),
-            "ctranslate2_beside_by_hand": beside_ctranslate2(options.model, options.data, options.rounds),
-        }
+        files = (options.model, options.data)
+        results["trained"] = {"engines": engines(*files)}
+        save("generation", results)
+        results["trained"]["ctranslate2_beside_by_hand"] = beside_ctranslate2(*files, options.rounds)
+        save("generation", results)
+        results["trained"]["beside_transformers"] = beside_transformers(*files, options.precisions, options.rounds)
     save("generation", results)
 
 
