@@ -39,11 +39,10 @@ def endure(questions: list[str], sentences: list[str], seconds: float, count: in
     done = spawned.Queue()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        how = {"precision": "float32", "runtime": "openvino"}
-        with twofold.build_index(folder / "index", "default", stay, **how) as index:
+        with twofold.build_index(folder / "index", "default", stay, precision="float32") as index:
             expected = expected_of(index.model, index, questions, stay[:DOCUMENTS], moving, TOLERANCE)
-        serve = ["serve", folder / "index", "--port", "{port}", "--workers", "2", "--precision", "float32", "--no-log"]
-        with running([*serve, "--runtime", "openvino"], folder) as server:
+        how = ["--port", "{port}", "--workers", "2", "--precision", "float32", "--no-log"]
+        with running(["serve", folder / "index", *how], folder) as server:
             plan = Plan(server.port, "index", count, seconds)
             process = spawned.Process(target=clients, args=(plan, expected, done))
             process.start()

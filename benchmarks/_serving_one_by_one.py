@@ -22,5 +22,5 @@ def take_one(batcher: Batcher) -> list[Piece]:
 
 
 if __name__ == "__main__":
-    Batcher._take_pieces = take_one  # type: ignore[method-assign]
+    Batcher._take_pieces = take_one  # type: ignore[assignment, method-assign]
     main()

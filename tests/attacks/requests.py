@@ -17,7 +17,7 @@ import struct
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ TOGETHER = 16
 """Requests that are open at a time."""
 GOOD = {"refused", "answered", "closed"}
 """Right outcomes; `closed` is a connection that the server ends before a huge body has been sent."""
-FORMS = {
+FORMS: dict[str, Callable[[Any], Any]] = {
     "twofold": lambda body: set(body["error"]) == {"message", "type", "place"} and body["error"]["message"],
     "openai": lambda body: set(body["error"]) == {"message", "type", "param", "code"} and body["error"]["message"],
     "cohere": lambda body: body["message"],

@@ -60,8 +60,13 @@ def serve(served: tuple[str, ...], **options: Any) -> None:
 
 def start(settings: Settings) -> None:
     """Serves until a signal comes."""
-    if missing := [package for package in PACKAGES if find_spec(package) is None]:
-        raise TwofoldError(f"serving needs {', '.join(missing)}: {EXTRA}")
+    check_packages()
     from twofold.serve.running import run
 
     run(settings, lambda line: click.echo(line, err=True))
+
+
+def check_packages() -> None:
+    """Raises an error if the extra is not installed."""
+    if missing := [package for package in PACKAGES if find_spec(package) is None]:
+        raise TwofoldError(f"serving needs {', '.join(missing)}: {EXTRA}")

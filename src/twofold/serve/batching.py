@@ -6,7 +6,6 @@ import asyncio
 import math
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
@@ -101,7 +100,6 @@ class Batcher:
     # --- in the thread ---
 
     def _work(self) -> None:
-        warnings.simplefilter("ignore")  # texts that are cut, again and again
         while (taken := self._take()) is not None:
             start = time.perf_counter()
             outcomes: list[Outcome] = []

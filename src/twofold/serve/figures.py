@@ -26,6 +26,9 @@ def shown(model: Model, decoder: str, value: Any, explanation: Explanation) -> d
     content: dict[str, Any] = {}
     image = model.input.image(value)
     if image is not None:
+        if explanation.grid is not None:  # which lies over what is read of the image
+            left, top, right, bottom = model.input.box((image.height, image.width))
+            image = image.crop((round(left), round(top), round(right), round(bottom)))
         width, height = image.size
         content["image"] = {"png": as_png(image.resize(_within(image.size))), "width": width, "height": height}
     mask = model.outputs[decoder].mask(explanation.output)

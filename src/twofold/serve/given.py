@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twofold.config import kind_of
 from twofold.data.file_columns import FileSettings
 from twofold.data.images import ImageFile
 from twofold.data.named_files import FileError, Files
@@ -61,11 +62,12 @@ def value_of(side: Input[Any], given: Any, place: str, limits: Limits) -> Any:
     if isinstance(given, bytes):  # a file of a form
         return uploaded(side, given, place, limits)
     if isinstance(config, FileSettings):
-        text = given.get(config.noun) if isinstance(given, Mapping) else None
+        name = kind_of(side.config)
+        text = given.get(name) if isinstance(given, Mapping) else None
         if not isinstance(text, str):
-            said = f'{place}: this model reads {config.noun}s; send {{"{config.noun}": "<base64>"}}'
+            said = f'{place}: this model reads {config.noun}s; send {{"{name}": "<base64>"}}'
             raise RefusalError("invalid", said, place)
-        return uploaded(side, from_base64(text, f"{place}.{config.noun}"), f"{place}.{config.noun}", limits)
+        return uploaded(side, from_base64(text, f"{place}.{name}"), f"{place}.{name}", limits)
     if isinstance(given, list) and len(given) > limits.texts:
         raise too_many("entries", len(given), limits.texts, place)
     if isinstance(given, Mapping):

@@ -120,6 +120,7 @@ async def from_form(request: Request, raw: bytes, limits: Limits) -> PredictBody
             files.append(await value.read())
         else:
             fields[name] = value
+    await form.close()
     if not files:
         raise RefusalError("invalid", "the form holds no file; send one or several", "file")
     if "options" in fields:

@@ -7,6 +7,8 @@ import logging
 import signal
 import socket
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -55,6 +57,7 @@ def run(settings: Settings, say: Callable[[str], None]) -> None:
 def serve(settings: Settings, opened: socket.socket, tell: Callable[[], object]) -> None:
     """Serves in this process; `tell` is called when it is ready."""
     sys.setswitchinterval(SWITCH)
+    warnings.simplefilter("ignore")  # of texts that are cut, again and again
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     limits, app = settings.limits, make_app(settings)
     config = uvicorn.Config(
@@ -93,6 +96,9 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Ends at the first signal to end, at once at the second of the keyboard."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def stop(number: int, frame: FrameType | None) -> None:
             self.handle_exit(number, frame)
