@@ -1,7 +1,7 @@
-"""Cold start: CPU time and memory of `twofold rank` and `twofold search` beside `import torch`, in processes taken in turn.
+"""Cold start: CPU time and memory of `twofold rank` and `search` beside `import torch`, in processes taken in turn.
 
-The model is the embedded default, ten candidates are ranked, and an index of real sentences is searched. The first call of
-each command, which prepares the later ones, is measured apart.
+The model is the embedded default, ten candidates are ranked, and an index of real sentences is searched. The first
+call of each command, which prepares the later ones, is measured apart.
 """
 
 from __future__ import annotations
@@ -13,55 +13,57 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from _common import processor_flags, save
 from _search_data import sentences
 
-CONTEXT = "how do I list a folder?"
-ROUNDS, CANDIDATES = 9, 10_000
+MODEL, CONTEXT = "default", "how do I list a folder?"
+ROUNDS, CANDIDATES = 9, (10_000,)
 IMPORTED = (
     "import json, sys; print(json.dumps(sorted({'torch', 'transformers'} & sys.modules.keys())), file=sys.stderr)"
 )
 PROGRAM = f"import sys\nfrom twofold.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n    {IMPORTED}"
+MEASURE = """
+import os, sys
+process = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+_, status, used = os.wait4(process, 0)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process: the peak of a process begins with that of the one that has started it."""
 TARGET, MOST_MEGABYTES = 1.3, 400
 Usage = dict[str, float]
 
 
 def ran(command: list[str], environment: dict[str, str]) -> tuple[Usage, str, list[str]]:
     """CPU seconds and peak megabytes of a command, its output, and which of the two libraries it has imported."""
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    output, last = process.stdout.read(), process.stderr.read().splitlines()[-1:]
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{command}: {last}")
-    return (
-        {"cpu_seconds": used.ru_utime + used.ru_stime, "megabytes": used.ru_maxrss / 1024},
-        output,
-        json.loads(last[0]),
-    )
+    measured = [sys.executable, "-S", "-c", MEASURE, *command]
+    done = subprocess.run(measured, env=environment, capture_output=True, text=True, encoding="utf-8")
+    lines = done.stderr.splitlines()
+    if done.returncode:
+        sys.exit(f"{command}: {lines[-2:]}")
+    seconds, kilobytes = map(float, lines[-1].split())
+    return {"cpu_seconds": seconds, "megabytes": kilobytes / 1024}, done.stdout, json.loads(lines[-2])
 
 
-def commands(folder: Path, count: int) -> dict[str, list[str]]:
-    """Commands by name; builds the index."""
-    texts = sentences(count)
+def commands(folder: Path, sizes: Sequence[int]) -> dict[str, list[str]]:
+    """Commands by name; builds an index of each size."""
+    texts, twofold = sentences(max(sizes)), [sys.executable, "-c", PROGRAM]
     (folder / "ten.txt").write_text("\n".join(" ".join(text.split()) for text in texts[:10]), encoding="utf-8")
-    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    index, model = str(folder / "index"), "default"
-    build = ["index", "build", index, "--model", model, "--texts", str(folder / "texts.jsonl")]
-    subprocess.run([sys.executable, "-m", "twofold", *build], check=True)
-    twofold = [sys.executable, "-c", PROGRAM]
-    return {
+    named = {
         "import torch": [sys.executable, "-c", f"import torch\n{IMPORTED}"],
-        "rank": [*twofold, "rank", model, "--candidates", str(folder / "ten.txt"), CONTEXT, "--json"],
-        "search": [*twofold, "search", index, CONTEXT, "--json"],
+        "rank": [*twofold, "rank", MODEL, "--candidates", str(folder / "ten.txt"), CONTEXT, "--json"],
     }
+    for size in sizes:
+        rows, index = folder / f"{size}.jsonl", str(folder / f"{size}.index")
+        rows.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[:size]), encoding="utf-8")
+        build = ["index", "build", index, "--model", MODEL, "--texts", str(rows)]
+        subprocess.run([sys.executable, "-m", "twofold", *build], check=True)
+        named[f"search {size:,}"] = [*twofold, "search", index, CONTEXT, "--json"]
+    return named
 
 
 def measured(all_commands: dict[str, list[str]], rounds: int, threads: int) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def measured(all_commands: dict[str, list[str]], rounds: int, threads: int) -> d
             "times_import_torch": round(seconds / of_torch, 3),
             "peak_megabytes": round(statistics.median(usage["megabytes"] for usage in usages)),
         }
-        print(f"{threads} thread(s)  {name:14} {lines[name]}", flush=True)
+        print(f"{threads} thread(s)  {name:16} {lines[name]}", flush=True)
     return lines
 
 
@@ -99,13 +101,13 @@ def same(first: str, later: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--candidates", type=int, default=CANDIDATES, help="sentences in the index")
+    parser.add_argument("--candidates", type=int, nargs="+", default=CANDIDATES, help="sentences in each index")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
     with tempfile.TemporaryDirectory() as place:
         os.environ["TWOFOLD_CACHE"] = str(Path(place, "cache"))
         all_commands, firsts = commands(Path(place), options.candidates), {}
-        for name in ("rank", "search"):
+        for name in list(all_commands)[1:]:
             first, answer, _ = ran(all_commands[name], dict(os.environ))
             later = ran(all_commands[name], dict(os.environ))[1]
             firsts[name] = {**{what: round(value, 1) for what, value in first.items()}, "same": same(answer, later)}

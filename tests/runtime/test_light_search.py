@@ -1,4 +1,7 @@
-"""Once a model has searched an index, `twofold search` needs neither torch nor transformers, and finds the same."""
+"""Once a model has searched an index, `twofold search` needs neither torch nor transformers, and finds the same.
+
+A small index needs no numba either.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ from twofold.cli import main
 try:
     main(sys.argv[1:])
 finally:
-    print(sorted({"torch", "transformers"} & sys.modules.keys()), file=sys.stderr)
+    print(sorted({"torch", "transformers", "numba"} & sys.modules.keys()), file=sys.stderr)
 """
 
 
@@ -115,7 +118,7 @@ def test_an_index_gives_the_same_hits_without_torch(
 
 
 def command(*arguments: str | Path) -> tuple[Any, str]:
-    """Runs a command in a process of its own; returns its JSON, and which of the two libraries were imported."""
+    """Runs a command in a process of its own; returns its JSON, and which of three libraries were imported."""
     run = [sys.executable, "-c", COMMAND, *map(str, arguments)]
     done = subprocess.run(run, capture_output=True, text=True, check=True, env=os.environ)
     return json.loads(done.stdout), done.stderr.splitlines()[-1]
