@@ -13,7 +13,7 @@ export function slopes(lines, rows, chosen) {
  */
 export function ghosts(lines, rows, through, chosen) {
   const straight = through.map((id, place) => ({ from: place, to: place, id, style: id === chosen ? "line chosen" : "line" }));
-  const dashed = lines.filter((line) => line.from !== line.to).map((line) => ({ ...line, style: "line ghost" }));
+  const dashed = lines.filter((line) => line.from !== line.to).map((line) => ({ ...line, style: line.id === chosen ? "line ghost chosen" : "line ghost" }));
   return drawn("ghosts", rows, [...straight, ...dashed], (line) => line.style, 46);
 }
 
