@@ -16,6 +16,7 @@ from tests.docs.mentions import can_run, check, check_extras, mentions_in, names
 from tests.docs.places import Place, backbone
 from tests.docs.running import Failed, Page
 from tests.docs.shortened import BACKBONE, shorten
+from tests.models.standing_in import write_named_models
 
 Check = Callable[[list[str]], None]
 
@@ -65,6 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of runs that several pages use, and of the backbone that they start from."""
     folder = tmp_path_factory.mktemp("trained")
     backbone(folder / "backbone")
+    write_named_models(folder / "cache")
     return folder
 
 

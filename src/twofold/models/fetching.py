@@ -1,4 +1,4 @@
-"""What all ways of fetching share: a source that cannot be had, and progress by the size of what has arrived."""
+"""Parts of every way of fetching: a source that cannot be had, and progress by the size of what has arrived."""
 
 from __future__ import annotations
 
