@@ -85,7 +85,9 @@ class PolyEncoder(RankingDecoder):
         size = max(1, BLOCK // max(1, len(contexts) * keys.shape[1]))
         if len(candidates) <= size:
             return self._score(keys, values, candidates.single, contexts)
-        return torch.cat([self._score(keys, values, block, contexts) for block in candidates.single.split(size)], 1)
+        return torch.cat(
+            [self._score(keys, values, block, contexts) for block in torch.split(candidates.single, size)], 1
+        )
 
     def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
