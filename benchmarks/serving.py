@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -115,8 +116,8 @@ def point(server: Server, work: Work, clients: int, seconds: float, most: int) -
     }
 
 
-def throughput(options: argparse.Namespace) -> dict[str, Any]:
-    """Every server with every kind of request and number of clients, in turn; medians of the rounds."""
+def throughput(options: argparse.Namespace) -> None:
+    """Every server with every kind of request and number of clients, in turn; medians of the rounds, kept at once."""
     stored = sentences(options.stored)
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as servers:
         folder = Path(temporary)
@@ -163,7 +164,7 @@ def ratios(rows: Mapping[str, Any]) -> dict[str, Any]:
                     both = [round(servers[runtime][kind] / servers[other][kind], 2) for kind in kinds]
                     place = found.setdefault(what, {}).setdefault(f"{clients} clients", {})
                     place[f"{runtime} to {against}"] = dict(zip(("by time", "by CPU time"), both, strict=True))
-    return {"ratios": found}
+    return found
 
 
 def keep(part: str, measured: Mapping[str, Any]) -> None:
@@ -209,12 +210,13 @@ def main() -> None:
     parser.add_argument("--by-hand", type=int, default=2_000)
     parser.add_argument("--schemathesis", default=str(Path(sys.executable).parent / "schemathesis"))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # its servers end with it
     if options.long:
         endurance(options)
     elif options.hostile:
         siege(options)
     else:
-        keep("throughput", throughput(options))
+        throughput(options)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ NOT_RUN: dict[str, tuple[str, Check]] = {
     "twofold import my_checkpoint": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
     "twofold import models/124M": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
     "twofold export runs/translate": ("needs CTranslate2", command_parses),
+    "twofold demo --serve": ("runs until it is ended: tests/serve/test_demo.py", command_parses),
+    "twofold serve": ("runs until it is ended: tests/serve", command_parses),
 }
 """Beginnings of the commands that no test runs, why, and what is checked instead."""
 

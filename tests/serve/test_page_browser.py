@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.images import encoded, squares
-from tests.serve.browser import CHROMIUM, FLAGS, Watched, needs_chromium, serving, texts, values
-from tests.serve.small_set import SmallSet, small_set
-from twofold.data.tokenizer import TextTokenizer
+from tests.serve.browser import CHROMIUM, FLAGS, Watched, needs_chromium, texts, values
+from tests.serve.serving import serving
+from tests.serve.small_set import SmallSet
 from twofold.generate.search import GenerateOptions
 from twofold.model.continuing import Continuation
 from twofold.results.explanation import RankingExplanation
@@ -34,11 +34,10 @@ Open = Callable[..., Watched]
 
 
 @pytest.fixture(scope="module")
-def site(tokenizer: TextTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SmallSet, str]]:
-    folder = tmp_path_factory.mktemp("small")
-    models = small_set(tokenizer, folder)
-    with serving(models.folders, folder / "cache", "--key", KEY) as address:
-        yield models, address
+def address(models: SmallSet) -> Iterator[str]:
+    """Server with a key, which pages have unless a test takes it from them."""
+    with serving(*(f"{name}={folder}" for name, folder in models.folders.items()), keys=(KEY,)) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +50,14 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def models(site: tuple[SmallSet, str]) -> SmallSet:
-    return site[0]
-
-
-@pytest.fixture
-def browse(chromium: Any, site: tuple[SmallSet, str]) -> Iterator[Open]:
+def browse(chromium: Any, address: str) -> Iterator[Open]:
     """Opens pages, and checks each at the end: no error, no request elsewhere, no horizontal scrolling."""
     contexts, watched = [], []
 
     def opened(width: str = "desk", **settings: Any) -> Watched:
         contexts.append(chromium.new_context(**{"viewport": WIDTHS[width], "locale": "en-US", **settings}))
         contexts[-1].add_init_script(f"sessionStorage.setItem('twofold.key', '{KEY}')")
-        watched.append(Watched(contexts[-1], site[1]))
+        watched.append(Watched(contexts[-1], address))
         return watched[-1]
 
     yield opened
@@ -168,8 +162,8 @@ def test_a_click_on_a_candidate_shows_what_makes_its_score(browse: Open, models:
     close(values(page, f"{card('poly')} .words >> nth=0 >> data"), codes.attention[order[1]])
     matches = explained["late"].candidates[0].parts.matches
     assert matches is not None
-    best = [matches.similarities[row][column] for row, column in enumerate(matches.best)]
-    close(values(page, f"{card('late')} .bar > data"), best)
+    similar = [matches.similarities[row][column] for row, column in enumerate(matches.best)]
+    close(values(page, f"{card('late')} .bar > data"), similar)
     compared = explained["cross"].candidates[0]
     close(values(page, f"{card('cross')} .bar >> nth=0 >> data"), [compared.parts.compared])
     assert page.locator(f"{card('bi')} .bar").count() == 0
@@ -524,9 +518,9 @@ def test_every_control_has_a_name(browse: Open) -> None:
         )
 
 
-def test_a_key_is_asked_for_and_kept_in_the_tab(chromium: Any, site: tuple[SmallSet, str]) -> None:
+def test_a_key_is_asked_for_and_kept_in_the_tab(chromium: Any, address: str) -> None:
     context = chromium.new_context(locale="en-US")
-    seen = Watched(context, site[1])
+    seen = Watched(context, address)
     page = seen.open()
     for key in ("a wrong one", KEY):
         page.get_by_role("textbox", name="Key").fill(key)

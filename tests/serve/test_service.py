@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -20,7 +21,9 @@ from twofold.cli import main
 from twofold.cli import serve as command
 from twofold.errors import TwofoldError
 from twofold.index import Index
+from twofold.serve.app import ROUTES
 from twofold.serve.registry import named
+from twofold.serve.settings import Limits
 
 TORCH = ["--runtime", "torch", "--precision", "float32"]
 
@@ -221,3 +224,18 @@ def test_several_processes_share_a_port_and_are_started_again(models: SmallSet, 
         assert server.process.wait(60) == 0
         assert not [number for number in workers if Path(f"/proc/{number}").exists()]
     assert "Fatal" not in server.log.read_text()
+
+
+def test_the_page_on_serving_lists_every_limit_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    for field in dataclasses.fields(Limits):
+        said = field.metadata["help"].rstrip(".")
+        assert f"| `--{field.name.replace('_', '-')}` | {field.default:,g} | {said} |" in page or (
+            f"| `--{field.name.replace('_', '-')}` | {field.default:,} | {said} |" in page
+        )
+
+
+def test_the_page_on_serving_lists_every_route() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    for route in ROUTES:
+        assert route.path.replace("{name}", "NAME").partition("{")[0] in page, route.path

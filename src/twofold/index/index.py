@@ -133,9 +133,9 @@ class Index:
         model, excluded = self._reader or self.model, as_list(exclude, "exclude")
         checked = [model.check_context(context) for context in as_list(contexts, "contexts")]
         start = time.perf_counter()
-        found = self.search_embedded(model.embed_contexts(checked), k, where, excluded, mode)
+        answers = self.search_embedded(model.embed_contexts(checked), k, where, excluded, mode)
         each = (time.perf_counter() - start) * 1000 / len(checked)
-        return [Hits(hits, hits.exact, each) for hits in found]
+        return [Hits(hits, hits.exact, each) for hits in answers]
 
     def search_embedded(
         self, contexts: EncodedContexts, k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"

@@ -28,7 +28,7 @@ class Token:
     piece: str
     probability: float
     text: str
-    """What it adds to the text."""
+    """Letters that it adds to the text."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import { s } from "../dom.js";
 import { count, number } from "../format.js";
 import { t } from "../i18n/index.js";
 
-const WIDTH = 720;
 const HEIGHT = 300;
 const LEFT = 52;
 const RIGHT = 14;
@@ -23,23 +22,24 @@ function label(text, x, y, attributes = {}) {
   return s("text", { x: x.toFixed(1), y: y.toFixed(1), ...attributes }, text);
 }
 
-/** Bounds from the highest to the lowest over ranks on a logarithmic axis, with the floor across. */
-export function certificate(found, hits) {
+/** Bounds from the highest to the lowest over ranks on a logarithmic axis, with the floor across; width in pixels. */
+export function certificate(found, hits, width) {
   const { candidates, floor, bounds, scores } = found;
+  const end = width - RIGHT;
   const values = [...bounds.bound, floor, ...scores.flatMap((each) => [each.score, each.bound])].filter(Number.isFinite);
   const y = scaled(Math.min(...values), Math.max(...values), HEIGHT - BOTTOM, TOP);
-  const log = scaled(0, Math.log(Math.max(candidates, 2)), LEFT, WIDTH - RIGHT);
+  const log = scaled(0, Math.log(Math.max(candidates, 2)), LEFT, end);
   const x = (rank) => log(Math.log(Math.max(1, rank)));
   const best = new Set(hits.map((hit) => hit.id));
   const parts = [
     never(bounds, floor, x, y),
     s("path", { class: "bounds", d: line(bounds.rank.map((rank, place) => [x(rank), y(bounds.bound[place])])) }),
-    s("path", { class: "floor", d: line([[LEFT, y(floor)], [WIDTH - RIGHT, y(floor)]]) }),
-    label(t("certificate.floor", { floor: number(floor) }), WIDTH - RIGHT, y(floor) - 6, { "text-anchor": "end", class: "strong" }),
+    s("path", { class: "floor", d: line([[LEFT, y(floor)], [end, y(floor)]]) }),
+    label(t("certificate.floor", { floor: number(floor) }), end, y(floor) - 6, { "text-anchor": "end", class: "strong" }),
     scores.toReversed().map((each) => stem(each, best.has(each.id), x(rankOf(each.bound, bounds)), y)),
-    axes(values, candidates, x, y),
+    axes(values, candidates, x, y, end),
   ];
-  return s("svg", { class: "chart certificate", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t("certificate.alt") }, parts);
+  return s("svg", { class: "chart certificate", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": t("certificate.alt") }, parts);
 }
 
 /** Rank of a bound on the curve of all. */
@@ -68,16 +68,16 @@ function stem(each, hit, x, y) {
   );
 }
 
-function axes(values, candidates, x, y) {
+function axes(values, candidates, x, y, end) {
   const ranks = [];
   for (let rank = 1; rank < candidates; rank *= 10) ranks.push(rank);
   ranks.push(candidates);
   const roomy = ranks.filter((rank, place) => rank === candidates || place === 0 || x(candidates) - x(rank) > 60);
   return [
-    s("path", { class: "axis", d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}` }),
+    s("path", { class: "axis", d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${end}` }),
     [Math.min(...values), Math.max(...values)].map((value) => label(number(value, 3), LEFT - 6, y(value) + 4, { "text-anchor": "end" })),
     roomy.map((rank) => label(count(rank), x(rank), HEIGHT - BOTTOM + 16, { "text-anchor": rank === candidates ? "end" : "middle" })),
-    label(t("certificate.axis"), (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 2, { "text-anchor": "middle" }),
+    label(t("certificate.axis"), (LEFT + end) / 2, HEIGHT - 2, { "text-anchor": "middle" }),
   ];
 }
 

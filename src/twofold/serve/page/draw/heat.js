@@ -29,8 +29,9 @@ function word(text, value, most, place, options) {
   return h("span", { role: "listitem" }, h("button", { ...attributes, ...pressed }, content));
 }
 
-/** Scale under a heat map. */
+/** Scale under a heat map; none where nothing has a value. */
 export function scale(most, signed = false) {
+  if (!most) return "";
   const ends = signed ? [-most, 0, most] : [0, most];
   const bar = h("span", { class: signed ? "scale signed" : "scale", "aria-hidden": "true" });
   return h("p", { class: "legend" }, h("span", {}, number(ends[0], 3)), bar, h("span", {}, number(ends.at(-1), 3)));

@@ -116,7 +116,7 @@ export default {
   "certificate.why": "The floor is {floor}, the score of the last hit. Of {candidates} candidates, {scored} were scored exactly. An upper bound of every other one lies below the floor, so none of them can win.",
   "certificate.all": "All {candidates} candidates were scored exactly, so none was overlooked. The floor is {floor}.",
   "certificate.floor": "floor {floor}",
-  "certificate.axis": "candidates by their upper bound, the highest first (logarithmic)",
+  "certificate.axis": "candidates, highest bound first (log scale)",
   "certificate.alt": "Upper bounds of all candidates as a falling curve, the floor as a line across it, exact scores as dots.",
   "certificate.stem": "{id}: bound {bound}, score {score}",
   "certificate.legend.bounds": "upper bounds",

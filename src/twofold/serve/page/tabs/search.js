@@ -9,6 +9,7 @@ import { field, form, headed, numeric, select, textarea, titled } from "../widge
 
 const K = 10;
 const DEPTH = 20;
+const SIDE_BY_SIDE = 720;
 
 export const search = { id: "search", offered: (served) => served.indexes.length > 0, mount };
 
@@ -60,7 +61,7 @@ async function run(app, result) {
   if (!app.params.context) return result.replaceChildren(h("p", { class: "empty" }, t("search.missing")));
   const found = await app.work("search", result, (signal) => once("/search", question(app), signal));
   if (!found) return undefined;
-  result.replaceChildren(h("div", { class: "halves" }, hits(found), proof(found)));
+  result.replaceChildren(h("div", { class: "halves" }, hits(found), proof(found, widthOf(result))));
   return app.say(t("search.said", { count: found.hits.length }));
 }
 
@@ -80,12 +81,15 @@ function extra(fields) {
   return Object.entries(fields ?? {}).map(([name, value]) => [" ", h("span", { class: "badge" }, `${name}: ${value}`)]);
 }
 
-function proof(found) {
+/** Pixels that a figure has beside the hits, or below them where it is narrow. */
+const widthOf = (region) => (region.clientWidth > SIDE_BY_SIDE ? region.clientWidth / 2 : region.clientWidth) - 48;
+
+function proof(found, width) {
   if (!found.certificate) return headed(t("certificate"), t("certificate.none"));
   const { candidates, scored, floor, bounds } = found.certificate;
   const counts = { candidates: count(candidates), scored: count(scored), floor: number(floor) };
   const why = h("p", { class: "why" }, t(scored < candidates ? "certificate.why" : "certificate.all", counts));
   if (!bounds) return headed(t("certificate"), null, why);
   const marks = ["bounds", "scored", "hit", "never"].map((name) => h("li", { class: `key-${name}` }, t(`certificate.legend.${name}`)));
-  return headed(t("certificate"), null, certificate(found.certificate, found.hits), h("ul", { class: "key" }, marks), why);
+  return headed(t("certificate"), null, certificate(found.certificate, found.hits, width), h("ul", { class: "key" }, marks), why);
 }
