@@ -201,7 +201,7 @@ def test_weights_of_another_network_are_listed_by_name_and_shape(tmp_path: Path)
     with pytest.warns(UserWarning, match=r"left out: features\.0\.0\.weight \(32, 3, 3, 3\) is missing"):
         config.fill(part, anyway=True)
     assert not torch.equal(part.stem.convolution.weight, first)
-    assert torch.equal(part.stem.norm.weight, weights["features.0.1.weight"])
+    assert torch.equal(part.state_dict()["stem.norm.weight"], weights["features.0.1.weight"])
 
 
 def test_nothing_that_fits_is_refused_even_anyway(tmp_path: Path) -> None:

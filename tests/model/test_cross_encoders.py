@@ -87,7 +87,15 @@ def test_a_classifier_of_several_labels_is_no_cross_encoder(tmp_path: Path) -> N
 def test_a_cascade_ends_with_logits_and_probabilities_where_asked(saved: Path, tmp_path: Path) -> None:
     save("bert", tmp_path / "first")
     (tmp_path / "answers.txt").write_text("\n".join(ANSWERS) + "\n")
-    ranked = ["rank", tmp_path / "first", "--candidates", tmp_path / "answers.txt", "the gulls", "-k", "3"]
+    ranked: list[str | Path] = [
+        "rank",
+        tmp_path / "first",
+        "--candidates",
+        tmp_path / "answers.txt",
+        "the gulls",
+        "-k",
+        "3",
+    ]
     ranked += ["--runtime", "torch", "--precision", "float32", "--then", f"{saved}:4"]
     plain, asked = answer(*ranked), answer(*ranked, "--probabilities")
     assert [list(hit) for hit in plain["hits"]] == [["text", "score", "id"]] * 3
@@ -103,7 +111,17 @@ def test_a_cascade_ends_with_logits_and_probabilities_where_asked(saved: Path, t
     index = tmp_path / "answers.index"
     built = run("index", "build", index, "--model", tmp_path / "first", "--texts", tmp_path / "answers.txt")
     assert built.exit_code == 0, built.stderr
-    searched = ["search", index, "the gulls", "-k", "3", "--runtime", "torch", "--precision", "float32"]
+    searched: list[str | Path] = [
+        "search",
+        index,
+        "the gulls",
+        "-k",
+        "3",
+        "--runtime",
+        "torch",
+        "--precision",
+        "float32",
+    ]
     hits = answer(*searched, "--then", f"{saved}:4", "--probabilities")["hits"]
     assert [hit["probability"] for hit in hits] == pytest.approx(
         [hit["probability"] for hit in asked["hits"]], abs=1e-5

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import twofold
 from tests.encoders.test_mobilenet import read, written_out
@@ -141,8 +141,9 @@ def dequantized(path: Path) -> dict[str, torch.Tensor]:
 def test_the_reranker_gives_the_logits_of_transformers(reranker: Brought, monkeypatch: pytest.MonkeyPatch) -> None:
     ranker = loaded(reranker, monkeypatch)
     sizes = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536}
-    theirs: Any = BertForSequenceClassification(BertConfig(**sizes, num_labels=1)).eval()
-    theirs.load_state_dict(dequantized(reranker.members / "model.onnx"))
+    about = AutoConfig.for_model("bert", **sizes, num_labels=1)
+    theirs: Any = AutoModelForSequenceClassification.from_config(about)  # type: ignore[no-untyped-call]
+    theirs.eval().load_state_dict(dequantized(reranker.members / "model.onnx"))
     tokenizer = Tokenizer.from_file(str(reranker.members / "tokenizer.json"))
     tokenizer.no_padding()
     scores = ranker.similarity(QUESTIONS, ANSWERS)

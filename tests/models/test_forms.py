@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from transformers import AutoConfig, AutoModelForSequenceClassification, BertModel
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 import twofold
 from tests.encoders.tiny_backbones import tokenizer_of
@@ -44,6 +44,11 @@ def tokenizer_bytes(folder: Path) -> dict[str, bytes]:
     """Files of a tokenizer of a BERT, as an archive holds them."""
     tokenizer_of("bert").save_pretrained(folder)
     return {name: (folder / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
+
+
+def bert() -> Any:
+    """A network without the pooler."""
+    return AutoModel.from_config(AutoConfig.for_model("bert", **BERT), add_pooling_layer=False)  # type: ignore[no-untyped-call]
 
 
 def random_weights(network: torch.nn.Module) -> dict[str, Floats]:
@@ -119,8 +124,7 @@ def test_a_cross_encoder_in_eight_bits_gives_the_logits_of_transformers(tmp_path
 
 def test_an_onnx_file_is_read_as_its_own_library_reads_it(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
-    config = AutoConfig.for_model("bert", **BERT)
-    onnx_file(tmp_path / "model.onnx", random_weights(BertModel(config)))
+    onnx_file(tmp_path / "model.onnx", random_weights(bert()))
     graph = onnx.load(tmp_path / "model.onnx").graph
     ours = read_graph(tmp_path / "model.onnx")
     assert [(node.name, node.operator, list(node.inputs)) for node in ours.nodes] == [
@@ -206,7 +210,7 @@ def four_bits_file(path: Path, weights: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def test_an_encoder_in_four_bits_gives_the_vectors_of_an_independent_reading(tmp_path: Path, put: Put) -> None:
-    network = BertModel(AutoConfig.for_model("bert", **BERT), add_pooling_layer=False)
+    network = bert()
     expected = four_bits_file(tmp_path / "weights.bin", random_weights(network))
     tensors = {name: torch.from_numpy(value) for name, value in expected.items()}
     assert tensors.keys() == network.state_dict().keys()
@@ -250,7 +254,7 @@ def test_an_encoder_in_four_bits_gives_the_vectors_of_an_independent_reading(tmp
     ],
 )
 def test_what_is_not_in_four_bits_is_one_line(spoil: Callable[[bytes], bytes], said: str, tmp_path: Path) -> None:
-    network = BertModel(AutoConfig.for_model("bert", **BERT), add_pooling_layer=False)
+    network = bert()
     path = tmp_path / "weights.bin"
     four_bits_file(path, random_weights(network))
     path.write_bytes(spoil(path.read_bytes()))

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,11 @@ def wheel_of_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def reachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switches the hub on, whatever the machine says, and keeps proxies out of the way."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    return None
 
 
 def entry(path: Path, **changed: Any) -> NamedModel:

@@ -42,8 +42,9 @@ def info(as_json: bool) -> None:
 @json_option
 def clear(kind: str | None, as_json: bool) -> None:
     """Remove what is made anew when needed, or the entries of one KIND: data, engines, rankers or models."""
-    from twofold.runtime.store import MODELS, entries, remove
+    from twofold.data.named_models import FOLDER
+    from twofold.runtime.store import entries, remove
 
-    chosen = {name: folders for name, folders in entries().items() if kind == name or (kind is None and name != MODELS)}
+    chosen = {name: folders for name, folders in entries().items() if kind == name or (kind is None and name != FOLDER)}
     removed = {name: remove(folders) for name, folders in chosen.items()}
     show({"removed": removed}, [f"removed {count:,} {name}" for name, count in removed.items()], as_json)

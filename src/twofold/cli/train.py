@@ -62,6 +62,6 @@ def list_parts(what: str | None, as_json: bool) -> None:
         models = known_models()
         show({"models": [known.as_dict() for known in models]}, models_lines(models), as_json)
         return
-    parts = {role: kinds(role) for role in ROLES}
-    parts |= {"recipes": recipe_names(), "experiments": [], "models": list(MODELS)}
+    further: dict[str, list[str]] = {"recipes": recipe_names(), "experiments": [], "models": list(MODELS)}
+    parts = {role: kinds(role) for role in ROLES} | further
     show(parts, (f"{what + ':':13} {', '.join(names) or 'none yet'}" for what, names in parts.items()), as_json)

@@ -142,7 +142,7 @@ class InvertedResidual(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         read = maps if self.expand is None else self.expand(maps)
         read = self.project(self.depthwise(read))
-        return maps + read if self.residual else read
+        return maps + read if self.residual else read  # type: ignore[no-any-return]
 
 
 def rounded(width: float) -> int:
@@ -153,7 +153,7 @@ def rounded(width: float) -> int:
 
 def torchvision_names(encoder: MobileNetEncoder) -> Iterator[tuple[str, str]]:
     """Yields torchvision's names of the convolutions and norms, each with our name."""
-    blocks = [(f"stages.{n}.{m}", block) for n, stage in enumerate(encoder.stages) for m, block in enumerate(stage)]
+    blocks = [(name, block) for name, block in encoder.named_modules() if isinstance(block, InvertedResidual)]
     yield from (("features.0.0", "stem.convolution"), ("features.0.1", "stem.norm"))
     for number, (ours, block) in enumerate(blocks, start=1):
         theirs, place = f"features.{number}.conv", 0
@@ -193,4 +193,5 @@ def _fill(encoder: MobileNetEncoder, saved: Mapping[str, Tensor], place: str, an
 
 def _left_out(encoder: MobileNetEncoder) -> str:
     """Prefix of the tensors of the convolution on top, where it is left out."""
-    return HEAD if encoder.top is not None else f"features.{sum(len(stage) for stage in encoder.stages) + 1}."
+    blocks = sum(isinstance(module, InvertedResidual) for module in encoder.modules())
+    return HEAD if encoder.top is not None else f"features.{blocks + 1}."

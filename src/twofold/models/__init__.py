@@ -110,7 +110,7 @@ def _known(name: str, model: NamedModel) -> Known:
 
 def _here(name: str) -> Pulled | None:
     place = find_model(name)
-    return place and Pulled(name, place.folder, place.source, MODELS[name].license, False)
+    return Pulled(name, place.folder, place.source, MODELS[name].license, False) if place else None
 
 
 def _check_room(name: str, model: NamedModel, folder: Path) -> None:

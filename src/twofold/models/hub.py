@@ -62,7 +62,8 @@ def _ask(address: str) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silences the library's own messages and progress bars."""
-    from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, logging
+    from huggingface_hub.utils import logging
+    from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
     said = logging.get_verbosity()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]

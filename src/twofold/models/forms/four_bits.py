@@ -110,10 +110,10 @@ def read(path: Path) -> tuple[Sizes, dict[str, NDArray[np.float32]]]:
     """Reads the sizes and the weights, by their names in transformers."""
     content = path.read_bytes()
     try:
-        magic, version, *numbers, epsilon, block = HEADER.unpack_from(content)
+        magic, version, *numbers, block = HEADER.unpack_from(content)
         if (magic, version, block) != (MAGIC, 1, BLOCK):
             raise ValueError(f"it begins with {magic!r}, version {version}, blocks of {block}")
-        sizes = Sizes(*numbers, epsilon)
+        sizes = Sizes(*numbers)
         at = _after_tokenizer(content, HEADER.size)
         (count,), at = struct.unpack_from("<i", content, at), at + 4
         tensors = {}
