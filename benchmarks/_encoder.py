@@ -41,7 +41,7 @@ def theirs(about: dict[str, Any]) -> tuple[Encode, dict[str, str]]:
         settings = {"ov_config": {"INFERENCE_NUM_THREADS": threads, **hints.get(precision, {})}}
         names += ["optimum-intel", "openvino"]
     else:
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped]
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads

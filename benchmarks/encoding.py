@@ -39,12 +39,15 @@ TRIED = 160
 """Sentences by which the best batch size is found."""
 BASE = "sentence-transformers, torch float32, batch 32"
 BEST = "best batch"
-OURS = (
+OURS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("torch", "float32"), ("torch", "bfloat16"), ("openvino", "float32"), ("openvino", "bfloat16"), ("auto", "auto")),
     (("onnxruntime", "float32"),),
 )
 """Our runtimes and precisions, by process."""
-ELSEWHERE = ((("openvino", "float32"), ("openvino", "its own precision")), (("onnx", "float32"),))
+ELSEWHERE: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("openvino", "float32"), ("openvino", "its own precision")),
+    (("onnx", "float32"),),
+)
 """Backends that an environment given by `--theirs` may have, by process."""
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",

@@ -79,7 +79,10 @@ def main() -> None:
     ids = [str(candidate.id) for candidate in corpus]
     gains = [np.isin(ids, list(map(str, row.values["relevant"]))) for row in rows]
     values = {
-        name: [metrics_of_gains(*given, row.place, (10, 100)) for row, *given in zip(rows, scores, gains, strict=True)]
+        name: [
+            metrics_of_gains(found, gain, row.place, (10, 100))
+            for row, found, gain in zip(rows, scores, gains, strict=True)
+        ]
         for name, scores in runs.items()
     }
     means = {name: {metric: mean(found, metric) for metric in METRICS} for name, found in values.items()}

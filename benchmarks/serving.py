@@ -29,7 +29,7 @@ from _serving_long import MOVING, STAY, endure
 
 import twofold
 from tests.serve.processes import Server, running
-from twofold.data.backbones import DEFAULT, folder_of
+from twofold.data.named_models import DEFAULT, folder_of
 from twofold.data.files import read_rows
 
 HERE = Path(__file__).parent
@@ -143,9 +143,8 @@ def throughput(options: argparse.Namespace) -> None:
                 rows.setdefault(what, {})[str(clients)] = medians
                 for name, values in medians.items():
                     print(f"{what:32} {clients:3} {name:32} {values}", flush=True)
-    return {"computing": computing, "threads": os.environ.get("OMP_NUM_THREADS", "default"), "rows": rows} | ratios(
-        rows
-    )
+                threads = os.environ.get("OMP_NUM_THREADS", "default")
+                keep("throughput", {"computing": computing, "threads": threads, "rows": rows, "ratios": ratios(rows)})
 
 
 def _median(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -58,7 +58,7 @@ def all_texts(tokenizer: TextTokenizer) -> list[str]:
 
 def ranker_of(tokenizer: TextTokenizer, reads: str = "pretrained", ranks: str = "bi", **settings: Any) -> Ranker:
     """A small ranker of one tower, whose weights are all drawn at random."""
-    how = {"max_context": LIMIT, "max_candidate": LIMIT, "context": {"keep": "head"}}
+    how: dict[str, Any] = {"max_context": LIMIT, "max_candidate": LIMIT, "context": {"keep": "head"}}
     model = small_ranker(tokenizer, encoder(reads), decoder(ranks, **settings), **how)
     with torch.no_grad():
         for parameter in model.parameters():

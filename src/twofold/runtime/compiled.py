@@ -168,7 +168,7 @@ class CompiledEncoder:
 
     def _versions(self) -> list[int]:
         """Returns a value that changes when any weight or layer is changed in place or replaced."""
-        versions = []
+        versions: list[int] = []
         for table in self._tables:
             for part in table.values():
                 if isinstance(part, Tensor):
