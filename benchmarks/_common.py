@@ -36,10 +36,10 @@ def save(name: str, measured: dict[str, Any]) -> None:
 
 
 def _named(arguments: Sequence[str]) -> list[str]:
-    """Arguments of the program, without the folder of the trainings and the places of other environments."""
+    """Arguments of the program, without places of this machine."""
     kept = list(arguments)
-    if "--runs" in kept:
-        place = kept.index("--runs")
+    for name in {"--runs", "--schemathesis"} & set(kept):
+        place = kept.index(name)
         del kept[place : place + 2]
     return ["PYTHON" if before == "--theirs" else value for before, value in zip(["", *kept], kept, strict=False)]
 

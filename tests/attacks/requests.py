@@ -513,15 +513,18 @@ async def attack(port: int, given: Sequence[Attack], key: str) -> Ending:
 
     async def watch() -> None:
         connection = Connection(port)
-        while True:
+        while not done.is_set():
             start = time.monotonic()
             await connection.ask("GET", "/health")
             ending.longest_pause = max(ending.longest_pause, time.monotonic() - start)
             await asyncio.sleep(0.1)
+        connection.close()
 
+    done = asyncio.Event()
     watching = asyncio.ensure_future(watch())
     await asyncio.gather(*map(send, given))
-    watching.cancel()
+    done.set()
+    await watching
     return ending
 
 

@@ -109,7 +109,7 @@ def _unknown(front: Front) -> Callable[[Request, Exception], Awaitable[Response]
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        convention = front.convention(path)
+        convention = front.convention(request.method, path)
         if error.status_code == 405:
             refusal = RefusalError(
                 "method", f"{path}: does not take {request.method}", headers=dict(error.headers or {})

@@ -39,8 +39,11 @@ class Front:
         several = (route for pattern, route in self._patterns if route.method == method and pattern.fullmatch(path))
         return next(several, None)
 
-    def convention(self, path: str) -> Convention:
-        """Form of errors at a path, whatever the method."""
+    def convention(self, method: str, path: str) -> Convention:
+        """Form of errors of a route; for a method that a path does not take, that of its other methods."""
+        route = self.route(method, path)
+        if route is not None:
+            return route.convention
         known = [route for (_, place), route in self._routes.items() if place == path]
         known += [route for pattern, route in self._patterns if pattern.fullmatch(path)]
         return known[0].convention if known else PLAIN
@@ -70,7 +73,7 @@ class Front:
                 async with asyncio.timeout(limits.read_seconds + 2 * limits.seconds):
                     await self.app(scope, receive, sent)
             else:
-                convention = self.convention(scope["path"])
+                convention = self.convention(scope["method"], scope["path"])
                 answer = as_json(convention.body(refusal), convention.status(refusal), refusal.headers)
                 await answer(scope, receive, sent)
         except TimeoutError:
