@@ -19,6 +19,7 @@ from twofold.data.passages import Sizes, Split
 from twofold.data.top_k import as_k
 from twofold.errors import TwofoldError, as_list
 from twofold.index.catalog import Catalog, CatalogPerThread
+from twofold.index.encoding import StartWorkers
 from twofold.index.quantized import Rows
 from twofold.index.search import Query, search
 from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
@@ -66,15 +67,16 @@ class Index:
         name: str = "",
         show: bool = False,
         split: Sizes | None = None,
+        start_workers: StartWorkers | None = None,
     ) -> Self:
         """Encodes every text and stores its vectors; a build that was cut short goes on where it stood.
 
         stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
-        name: under which the model will be loaded again; show: draw a bar
+        name: under which the model will be loaded again; show: draw a bar; start_workers: starts processes that encode
         split: `TOKENS:OVERLAP`, cuts texts into passages of at most so many tokens; by default they stay whole
         """
-        cut = None if split is None else Split.of(split)
-        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show)
+        cut = split if split is None else Split.of(split)
+        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show, start_workers)
         return cls(folder, model)
 
     # --- changes ---
@@ -177,8 +179,7 @@ class Index:
 
     def get(self, id: Any) -> StoredCandidate | None:
         """Returns the candidate of an id, or None."""
-        entry = self._catalog.entries_by_id([id]).get(id)
-        if entry is None:
+        if (entry := self._catalog.entries_by_id([id]).get(id)) is None:
             return None
         return StoredCandidate(entry.text, entry.id, json.loads(entry.fields) if entry.fields else {})
 
@@ -236,8 +237,7 @@ class Index:
     @property
     def computing(self) -> dict[str, str]:
         """Precision and runtime that candidates were encoded with, which queries and further candidates keep."""
-        known = {name: self._catalog.metadata(name) for name in ("precision", "runtime")}
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name in ("precision", "runtime") if (value := self._catalog.metadata(name)) is not None}
 
     def _add_shard(self, about: dict[str, Any], shard: Shard, deleted: Rows, check: bool) -> None:
         """Adds the numbers of a shard to those of the index."""
