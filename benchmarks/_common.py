@@ -36,12 +36,12 @@ def save(name: str, measured: dict[str, Any]) -> None:
 
 
 def _named(arguments: Sequence[str]) -> list[str]:
-    """Arguments of the program, without the folder of the trainings."""
+    """Arguments of the program, without the folder of the trainings and the places of other environments."""
     kept = list(arguments)
     if "--runs" in kept:
         place = kept.index("--runs")
         del kept[place : place + 2]
-    return kept
+    return ["PYTHON" if before == "--theirs" else value for before, value in zip(["", *kept], kept, strict=False)]
 
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_tile")

@@ -3,25 +3,24 @@
 The sources have equal length, the weights are random and of equal size, and both sides generate exactly 30 tokens.
 In bfloat16, theirs has weights of bfloat16. Both sides take turns in one process; the figures are medians of rounds, as
 ratios. `--ctranslate2` compares `runtime="ctranslate2"` with CTranslate2 called by hand, with the same options.
-`--model FOLDER --data FILE` measures a trained model: tokens per second, equal texts and BLEU through each engine.
+`--model FOLDER` measures a trained model, with its real end symbols: BLEU, equal texts and tokens a second
+through each engine, and speed beside `generate` of a model of transformers with the same weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import torch
-from _common import processor_flags, save
+from _common import DATA, processor_flags, save
+from _generation_trained import beside_ctranslate2, beside_transformers, engines
 from transformers import MarianConfig, MarianMTModel
 
-import twofold
 from twofold import runtime
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.transformer import Config as DecoderConfig
@@ -84,7 +83,7 @@ def theirs(width: int, layers: int, heads: int, precision: torch.dtype) -> Calla
 
 
 def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
-    """The same model through our engine, and through a translator of its exported folder."""
+    """The same model through our engine, and through its translator by hand."""
     from twofold.runtime import ctranslate2
 
     shape = {"width": width, "layers": layers, "heads": heads, "norm_place": "post"}
@@ -95,9 +94,6 @@ def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
     with torch.no_grad():  # never written, as after a training
         cast(Any, model.decoder()).embedding.weight[tokenizer.structure] = 0
         cast(Any, model.decoder()).embedding.weight[tokenizer.unknown] = 0
-    folder = Path(tempfile.mkdtemp())
-    ctranslate2.convert(model, folder)
-    translator = ctranslate2.load(folder, "float32", torch.get_num_threads())
     runtime.install(model, "ctranslate2", "float32")
     names = ctranslate2.token_names(tokenizer, VOCABULARY)
 
@@ -109,6 +105,9 @@ def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
         return [[names[token] for token in row.hypotheses[0].tokens] for row in written]
 
     def by_hand(sources: torch.Tensor, beam: int) -> list[list[str]]:
+        # The translator that the engine opened: a second one of the same folder is up to a tenth faster or slower, by
+        # where its weights lie in memory.
+        translator = cast(Any, model.writer)._translator
         pieces = [[names[token] for token in row] for row in sources.tolist()]
         lengths = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
         results = translator.translate_batch(pieces, beam_size=beam, return_scores=True, **lengths)
@@ -149,35 +148,6 @@ def measured(pair: Pair, batch: int, beam: int, precision: torch.dtype, rounds: 
     }
 
 
-def trained(folder: str, data: str) -> list[dict[str, Any]]:
-    """Tokens per CPU second, texts equal to torch's and BLEU of a trained model through each engine."""
-    rows, right = [], None
-    for engine, precision in (
-        ("torch", "float32"),
-        ("torch", "bfloat16"),
-        ("ctranslate2", "float32"),
-        ("ctranslate2", "int8"),
-    ):
-        model = twofold.load(folder, runtime=engine, precision=precision)
-        texts = [model.input.value(row) for row in model.read(data)]
-        model.predict(texts[:2])  # makes the engine's file
-        start = time.process_time()
-        predictions = model.predict(texts)
-        taken = time.process_time() - start
-        written = [prediction.output for prediction in predictions]
-        right = right or written
-        measured = {
-            "tokens_per_second": round(sum(len(prediction.tokens or ()) + 1 for prediction in predictions) / taken, 1),
-            "equal_texts": round(
-                sum(ours == theirs for ours, theirs in zip(written, right, strict=True)) / len(right), 4
-            ),
-            "bleu": round(float(twofold.evaluate(model, data).metrics["bleu"]), 2),
-        }
-        rows.append({"runtime": engine, "precision": precision, "texts": len(texts), **measured})
-        print(rows[-1], flush=True)
-    return rows
-
-
 def compared(make: Callable[[str], Pair], about: dict[str, Any], rounds: int) -> list[dict[str, Any]]:
     """Rows for one pair of programs, by shape, batch and beam."""
     rows = []
@@ -202,8 +172,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32"])
     parser.add_argument("--ctranslate2", action="store_true")
-    parser.add_argument("--model")
-    parser.add_argument("--data")
+    parser.add_argument("--model", help="folder of a trained model")
+    parser.add_argument("--data", default=str(DATA / "multi30k" / "dev.tsv.gz"), help="rows with references")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
     results: dict[str, Any] = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": []}
@@ -216,12 +186,18 @@ def main() -> None:
                 return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
 
             results["rows"] += compared(both, about, options.rounds)
+            save("generation", results)
         if options.ctranslate2:
             about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
             pairs = compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
             results["ctranslate2_beside_by_hand"] = results.get("ctranslate2_beside_by_hand", []) + pairs
     if options.model:
-        results["trained"] = trained(options.model, options.data)
+        files = (options.model, options.data)
+        results["trained"] = {"engines": engines(*files)}
+        save("generation", results)
+        results["trained"]["ctranslate2_beside_by_hand"] = beside_ctranslate2(*files, options.rounds)
+        save("generation", results)
+        results["trained"]["beside_transformers"] = beside_transformers(*files, options.precisions, options.rounds)
     save("generation", results)
 
 

@@ -27,7 +27,7 @@ from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Vectors
 from twofold.index import Index, bounds, search
 from twofold.index.bounds import Bounds, loose_together
-from twofold.index.quantized import LARGEST, QuantizedDirections, QuantizedVectors, widened
+from twofold.index.quantized import QuantizedVectors, widened
 from twofold.index.search import Query, StoredVectors, exact_top_k
 from twofold.index.top_k import TopK
 from twofold.model import Ranker
@@ -58,23 +58,21 @@ def stored_of(vectors: Floats, **more: Any) -> StoredVectors:
     return StoredVectors(QuantizedVectors.of(vectors), vectors.__getitem__, **more)
 
 
-def test_halves_of_a_direction_are_8_bit_integers_that_make_it_up() -> None:
-    draw = np.random.default_rng(1)
-    for width in (1, 3, 384, 4096):
-        directions = QuantizedDirections.of(draw.normal(size=(20, width)) * 10.0 ** draw.integers(-9, 9))
-        high, low = (half.astype(int) for half in directions.halves())
-        assert max(np.abs(high).max(), np.abs(low).max()) <= LARGEST
-        np.testing.assert_array_equal(255 * high + low, directions.integers)
-
-
-@pytest.mark.parametrize("width", [2, 30, 384])
-def test_bounds_computed_together_are_the_same_numbers_as_alone(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [2, 30, 384, 4096])
+def test_bounds_computed_together_are_close_to_those_of_each_alone(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "SHARED_BLOCK", 128)
     draw = np.random.default_rng(2)
-    quantized = QuantizedVectors.of(draw.normal(size=(500, width)).astype(np.float32))
-    queries = [Bounds(draw.normal(size=(3, vectors, width)).astype(np.float32)) for vectors in (1, 5, 40)]
-    for query, together in zip(queries, loose_together(queries, quantized), strict=True):
-        np.testing.assert_array_equal(together, query.loose(quantized, 0, 500))
+    vectors = draw.normal(size=(500, width)).astype(np.float32)
+    vectors[::7, 0] *= 100  # one number is so large that 8 bits lose most of the others
+    quantized = QuantizedVectors.of(vectors)
+    queries = [Bounds(draw.normal(size=(3, count, width)).astype(np.float32)) for count in (1, 5, 40)]
+    filled = np.empty((len(queries), len(vectors)), np.float32)
+    loose_together(queries, quantized, filled)
+    for query, together in zip(queries, filled, strict=True):
+        largest = np.einsum("gvw,rw->grv", query.groups.astype(float), vectors.astype(float)).max(2).sum(0)
+        assert (together >= largest).all()
+        length = query.longest * np.linalg.norm(vectors, axis=1)
+        assert (together <= query.loose(quantized, 0, 500) + 0.1 * length).all()
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -94,7 +92,8 @@ def test_contexts_find_together_what_each_finds_alone(kind: str) -> None:
                 [alone] = search.search([place], [Query(head, context)], k)
                 check_best(top, right, k)
                 np.testing.assert_array_equal(np.sort(top.keys), np.sort(alone.keys))
-                np.testing.assert_array_equal(np.sort(top.scores), np.sort(alone.scores))
+                # Rows that are scored beside others may differ in the last digit of float32.
+                np.testing.assert_allclose(np.sort(top.scores), np.sort(alone.scores), rtol=1e-6)
 
 
 def test_documents_are_found_together_as_alone() -> None:
@@ -193,3 +192,20 @@ def test_dispersed_codes_are_all_scored_without_bounding_all(monkeypatch: pytest
         exact_top_k(Query(head, context), stored_of(vectors), 10), scores_of(head, "plain", context, vectors), 10
     )
     assert 0 < sum(bounded) <= 2 * search.SAMPLE_SIZE
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_dispersed_codes_get_no_bounds_from_one_direction_alone_or_together(
+    pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "LOOKUP_COST", 0.0 if pays else 1e9)
+    for module, name in ((Bounds, "loose"), (search, "loose_together")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("bounds from one direction"))
+    draw = np.random.default_rng(9)
+    vectors, out = candidates_of("clusters", draw, ROWS, WIDTH), draw.random(ROWS) < 0.2
+    head, place = head_of("plain", WIDTH), Place(stored_of(vectors, excluded=out))
+    contexts = [context_of("dispersed", draw, NUMBER, WIDTH) for _ in range(3)]
+    for context, top in zip(
+        contexts, search.search([place], [Query(head, context) for context in contexts], 10), strict=True
+    ):
+        check_best(top, np.where(out, -np.inf, scores_of(head, "plain", context, vectors)), 10)

@@ -18,9 +18,11 @@ from twofold.cli.options import (
     show,
     where_options,
 )
+from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
     from twofold.index import Index
+    from twofold.model import Ranker
     from twofold.results import Hit, Hits
     from twofold.results.explanation import RankingExplanation
 
@@ -46,10 +48,16 @@ ranking_options = several(
         metavar="MODEL:K",
         help="Re-rank the best K candidates with MODEL; can be repeated.",
     ),
+    click.option(
+        "--probabilities",
+        is_flag=True,
+        help="Show probabilities in the place of scores, and beside them in JSON, if the last MODEL is a cross-encoder "
+        "whose scores are logits, such as default-reranker.",
+    ),
     where_options,
     json_option,
 )
-"""Options for the number of hits, later stages of a cascade, the device and JSON."""
+"""Options for the number of hits, later stages of a cascade, probabilities, the device and JSON."""
 
 
 @click.group()
@@ -182,16 +190,32 @@ def _info(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def show_hits(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
+def check_probabilities(last: Ranker, asked: bool) -> None:
+    """Refuses to show probabilities if the scores of the last ranker have none."""
+    if asked and not last.has_probabilities:
+        told = f"the scores of a '{last.kind}' without a bias have no level that is a probability"
+        raise TwofoldError(f"--probabilities: {told}; end with a cross-encoder: --then default-reranker:50")
+
+
+def show_hits(
+    context: list[str],
+    hits: Hits,
+    as_json: bool,
+    explanation: RankingExplanation | None = None,
+    probabilities: bool = False,
+) -> None:
     """Prints the best candidates, one on each line, or as JSON."""
-    shown = [_as_dict(hit) for hit in hits]
+    shown = [_as_dict(hit, probabilities) for hit in hits]
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
     content |= {"explanation": explanation.as_dict()} if explanation else {}
-    show(content, (f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for hit in hits), as_json)
+    numbers = [hit.probability if probabilities else hit.score for hit in hits]
+    lines = zip(numbers, hits, strict=True)
+    show(content, (f"{number:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for number, hit in lines), as_json)
 
 
-def _as_dict(hit: Hit) -> dict[str, Any]:
+def _as_dict(hit: Hit, probabilities: bool) -> dict[str, Any]:
     shown = {"text": hit.text, "score": hit.score, "id": hit.id}
+    shown |= {"probability": hit.probability} if probabilities else {}
     shown |= {"fields": dict(hit.fields)} if hit.fields else {}
     return shown | ({"passage": vars(hit.passage)} if hit.passage else {})
 

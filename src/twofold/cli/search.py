@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twofold.cli.options import check_files, loading_options
-from twofold.cli.ranking import folder_argument, model_option, ranking_options, show_hits
+from twofold.cli.ranking import check_probabilities, folder_argument, model_option, ranking_options, show_hits
 
 if TYPE_CHECKING:
     from twofold.index import Index
@@ -37,6 +37,7 @@ def search(
     model: str | None,
     k: int,
     then: tuple[tuple[str, int], ...],
+    probabilities: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -51,8 +52,10 @@ def search(
       twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/rank_cross:20
     """
     turns, filters, place = list(context), [options[name] for name in FILTERS], loading_options(options)
-    if then or place["device"] != "auto" or not _search_without_torch(folder, turns, model, k, filters, as_json, place):
-        _search_by_torch(folder, turns, model, k, then, filters, as_json, place)
+    whole = then or probabilities or place["device"] != "auto"
+    if whole or not _search_without_torch(folder, turns, model, k, filters, as_json, place):
+        shown = {"probabilities": probabilities, "as_json": as_json}
+        _search_by_torch(folder, turns, model, k, then, filters, shown, place)
 
 
 def _search_without_torch(
@@ -82,7 +85,7 @@ def _search_by_torch(
     k: int,
     then: tuple[tuple[str, int], ...],
     filters: list[Any],
-    as_json: bool,
+    shown: Mapping[str, bool],
     place: dict[str, Any],
 ) -> None:
     """Searches with the whole model, and keeps what the next call needs to search without torch."""
@@ -92,12 +95,13 @@ def _search_by_torch(
 
     with api.open_index(folder, model, **place) as index:
         rankers = api.load_stages(index.model, then, **place)
+        check_probabilities([index.model, *(ranker for ranker, _ in rankers)][-1], shown["probabilities"])
         where, exclude, mode = filters
         excluded = index.given_ids(exclude)
         check_files(turns, index.model.contexts.config)
         index.model.check_context(turns)  # the model is loaded before the clock starts
         hits = cascade(lambda depth: index.search(turns, depth, where, excluded, mode), len(index), rankers, turns, k)
-        show_hits(turns, hits, as_json)
+        show_hits(turns, hits, shown["as_json"], probabilities=shown["probabilities"])
         named = _named_model(index, place)
         files = light_ranker.folder_for(**named) if named and place["device"] == "auto" else None
         if files is not None:

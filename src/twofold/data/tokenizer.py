@@ -204,6 +204,11 @@ class TextTokenizer:
         """Text piece of each token id, with ▁ for a space."""
         return [self._tokenizer.id_to_token(token) or UNKNOWN for token in ids]
 
+    def id_of(self, piece: str) -> int | None:
+        """Id of a text piece, or None."""
+        id: int | None = self._tokenizer.token_to_id(piece)
+        return id
+
 
 def _in_child() -> None:
     """Uses one thread after a fork, which would wait forever for its parent's threads."""

@@ -83,8 +83,11 @@ class PolyEncoder(RankingDecoder):
         keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)
         # No more dot products at a time than a block holds: memory does not grow with the candidates.
         size = max(1, BLOCK // max(1, len(contexts) * keys.shape[1]))
-        parts = [self._score(keys, values, block, contexts) for block in torch.split(candidates.single, size)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        if len(candidates) <= size:
+            return self._score(keys, values, candidates.single, contexts)
+        return torch.cat(
+            [self._score(keys, values, block, contexts) for block in torch.split(candidates.single, size)], 1
+        )
 
     def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         keys, values = self.heads.project(contexts.vectors) if self.heads else (contexts.vectors, None)

@@ -22,16 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twofold.index.kernels import (
-    add_largest_products,
     center_weights,
     dot_products,
     dot_products_of_rows,
+    fill_product_bounds,
     fill_upper_bounds,
     measure_ball,
 )
 from twofold.index.products import integer_products, integers_pay
 from twofold.index.quantized import (
-    HALF,
     TINY,
     Floats,
     Integers,
@@ -44,10 +43,12 @@ from twofold.index.quantized import (
 
 BLOCK = 16_384
 """Rows that are bounded at a time: their intermediate results stay in the processor's cache."""
-PRODUCT_BLOCK, SHARED_BLOCK = 2048, 8192
+PRODUCT_BLOCK, SHARED_BLOCK = 2048, 4096
 """Rows that are multiplied at a time with many vectors, and with the directions of several contexts."""
 CONE_STEPS = 64
 """Number of steps in which the direction is found that lies in the middle of a group of vectors."""
+WIDE = 0.7
+"""Distance from the middle, as a share of the longest vector, from which one direction says too little."""
 FEW_VECTORS = 8
 """Number of vectors up to which directions are as good as the vectors."""
 MOST_DIRECTIONS, OUTSIDE = 32, 0.4
@@ -71,6 +72,7 @@ class Bounds:
         self.longest = float(balls[:, 3].sum())
         # What float32 can lose in a dot product of this width, in the softmax over the vectors, and here.
         self.margin = np.float32((width + vectors + 64) * 2.0**-23 * self.longest)
+        self._middles = centers
         self.centers = QuantizedDirections.of(centers)
         self.balls = round_up(balls)
         self.balls[:, 0] = round_down(balls[:, 0])
@@ -88,7 +90,7 @@ class Bounds:
     @cached_property
     def parameters(self) -> tuple[NDArray[Any], ...]:
         """Parameters of the balls of this context."""
-        return parameters_of([self])
+        return parameters_of([self], [self.centers])
 
     def tight(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
         """Computes the bounds of some rows from all vectors, or from directions that nearly hold these."""
@@ -99,6 +101,16 @@ class Bounds:
         return bounds
 
     @cached_property
+    def coarse_centers(self) -> QuantizedDirections:
+        """Centers of 8 bits."""
+        return QuantizedDirections.coarse(self._middles)
+
+    @cached_property
+    def wide(self) -> bool:
+        """True if the vectors lie so far apart that products with all of them are the better first pass."""
+        return bool(self.balls[:, 2].sum() > WIDE * self.longest) and self.by_products
+
+    @cached_property
     def by_products(self) -> bool:
         """True if tight bounds come from products of 8-bit integers with all vectors."""
         groups, vectors, width = self.groups.shape
@@ -107,7 +119,7 @@ class Bounds:
     def _by_span(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
         span, errors, norms = self.span, candidates.errors[rows], candidates.norms[rows]
         projections = span.project(candidates, rows)
-        bounds: Floats = (self.margin + span.rounding) * norms + np.float32(self.longest) * errors
+        bounds: Floats = (self.margin + span.rounding) * norms + (np.float32(self.longest) + span.rounding) * errors
         for coordinates in span.coordinates:
             bounds += (coordinates @ projections).max(0)
         return bounds
@@ -115,10 +127,9 @@ class Bounds:
     def _by_products(self, candidates: QuantizedVectors, rows: Rows) -> Floats:
         """v = step·p + f, so c·v ≤ step_c·step·q·p + ‖r‖·‖v‖ + (‖c‖ + ‖r‖)·‖f‖."""
         integers, steps, lost = self.rounded
-        errors, norms = candidates.errors[rows], candidates.norms[rows]
-        dots = integer_products(integers, candidates.integers.take(rows, 0).T)
-        bounds: Floats = (self.margin + lost) * norms + (np.float32(self.longest) + lost) * errors
-        add_largest_products(dots.reshape(*steps.shape, len(rows)), steps, candidates.steps[rows], bounds)
+        dots = integer_products(integers, candidates.integers_of(rows).T).reshape(*steps.shape, len(rows))
+        bounds, factors = np.empty(len(rows), np.float32), (np.float32(self.longest) + lost, self.margin + lost)
+        fill_product_bounds(dots, steps, rows, (candidates.steps, candidates.errors, candidates.norms), factors, bounds)
         return bounds
 
     @cached_property
@@ -134,27 +145,26 @@ class Bounds:
         return Span.of(self.groups.astype(np.float64))
 
 
-def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors) -> Floats:
-    """Computes the loose bounds of several contexts, the same as each alone, while every row is read once."""
-    halves = zip(*(bounds.centers.halves() for bounds in queries), strict=True)
-    directions = np.concatenate([part for half in halves for part in half])
-    bounds, parameters = np.empty((len(queries), len(candidates)), np.float32), parameters_of(queries)
+def loose_together(queries: Sequence[Bounds], candidates: QuantizedVectors, bounds: Floats) -> None:
+    """Fills in loose bounds of several contexts, (contexts, rows), while every row is read once.
+
+    The directions have 8 bits. Those of 16 would be two matrix products, which cost more than closer bounds save.
+    """
+    centers = [bounds.coarse_centers for bounds in queries]
+    directions = np.concatenate([part.integers for part in centers])
+    parameters = parameters_of(queries, centers)
     for start in range(0, len(candidates), SHARED_BLOCK):
         block = slice(start, start + SHARED_BLOCK)
         dots = integer_products(directions, candidates.integers[block].T)
-        high, low = np.split(dots, 2)
-        high *= HALF
-        high += low
         rows = candidates.steps[block], candidates.errors[block], candidates.norms[block]
-        fill_upper_bounds(high, rows, parameters, start, bounds)
-    return bounds
+        fill_upper_bounds(dots, rows, parameters, start, bounds)
 
 
-def parameters_of(queries: Sequence[Bounds]) -> tuple[NDArray[Any], ...]:
-    """Parameters of the balls of several contexts, as `fill_upper_bounds` reads them."""
+def parameters_of(queries: Sequence[Bounds], centers: Sequence[QuantizedDirections]) -> tuple[NDArray[Any], ...]:
+    """Parameters of the balls of several contexts around these centers, as `fill_upper_bounds` reads them."""
     owners = np.repeat(np.arange(len(queries)), [len(bounds.balls) for bounds in queries])
-    centers = np.concatenate([[part.centers.steps, part.centers.errors] for part in queries], 1)
-    return owners, centers, np.concatenate([part.balls for part in queries]), np.array([b.margin for b in queries])
+    rounding = np.concatenate([[part.steps, part.errors] for part in centers], 1)
+    return owners, rounding, np.concatenate([part.balls for part in queries]), np.array([b.margin for b in queries])
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,7 @@ class Span:
         dot_products_of_rows(candidates.integers, rows, self.directions.integers, dots)
         projections = np.empty((len(steps) + 1, len(rows)), np.float32)
         np.multiply(dots, candidates.steps[rows] * steps, out=projections[:-1])
-        least = np.maximum(np.abs(projections[:-1]) - (errors + norms * (lost + SAFE)), 0)
+        least = np.maximum(np.abs(projections[:-1]) - (errors * (1 + lost) + norms * (lost + SAFE)), 0)
         projections[-1] = np.sqrt(np.maximum(norms * norms - (least * least).sum(0), 0))
         return projections
 

@@ -95,8 +95,9 @@ def fill_upper_bounds(dots: Any, block: Any, parameters: Any, start: int, out: A
         for row in range(rows):
             norm = norms[row]
             along = np.float32(products[row]) * (steps[row] * center_step)
+            # c·u = ĉ·û + r·u + ĉ·(u − û), and ‖ĉ‖ ≤ ‖c‖ + ‖r‖.
             # Without the millionth, the squares below could cancel out in float32.
-            slack = errors[row] + norm * (center_error + np.float32(1e-6))
+            slack = errors[row] * (np.float32(1.0) + center_error) + norm * (center_error + np.float32(1e-6))
             low, high = along - slack, along + slack
             near = max(abs(along) - slack, np.float32(0.0))
             share = max(max(least * low, least * high), max(most * low, most * high))
@@ -191,18 +192,23 @@ def quantize(vectors: Any, largest: Any, integers: Any, steps: Any, errors: Any,
         errors[row], norms[row] = math.sqrt(error), math.sqrt(norm)
 
 
-@compiled()
-def add_largest_products(dots: Any, steps: Any, scales: Any, bounds: Any) -> None:
-    """Adds the largest product of each group to `bounds`.
+@compiled(fastmath={"contract", "nsz"})
+def fill_product_bounds(dots: Any, steps: Any, rows: Any, block: Any, factors: Any, out: Any) -> None:
+    """Fills in bounds from the largest product of each group.
 
-    dots (groups, vectors, rows): of integers, each times its vector's step, (groups, vectors), and its row's scale.
+    dots (groups, vectors, rows): of integers, each times its vector's step, (groups, vectors), and its row's. block:
+    steps, errors and norms of all rows. factors: what a bound gains for each unit of a row's error, and of its norm.
     """
-    largest = np.empty(len(scales), np.float32)
+    largest = np.empty(len(rows), np.float32)
+    scales, errors, norms = block
+    for number in range(len(rows)):
+        row = rows[number]
+        out[number] = factors[0] * errors[row] + factors[1] * norms[row]
     for group in range(len(dots)):
         largest[:] = -np.inf
         for number in range(dots.shape[1]):
-            step = steps[group, number]
-            for row in range(len(scales)):
-                largest[row] = max(largest[row], step * np.float32(dots[group, number, row]))
-        for row in range(len(scales)):
-            bounds[row] += scales[row] * largest[row]
+            step, products = steps[group, number], dots[group, number]
+            for place in range(len(rows)):
+                largest[place] = max(largest[place], step * np.float32(products[place]))
+        for place in range(len(rows)):
+            out[place] += scales[rows[place]] * largest[place]

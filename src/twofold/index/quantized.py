@@ -16,8 +16,6 @@ Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 LARGEST = 127
 """Largest 8-bit integer that is used."""
-HALF = 2 * LARGEST + 1
-"""Value of the higher half of a 16-bit integer, whose halves are both 8-bit integers that are used."""
 TINY = 1e-30
 
 
@@ -39,6 +37,12 @@ class QuantizedVectors:
         """vectors (rows, width)"""
         integers, steps, errors, norms = _quantized(vectors, LARGEST, np.int8)
         return cls(integers, steps, errors, norms)
+
+    def integers_of(self, rows: Rows) -> Integers:
+        """Integers of some rows, which ascend: (rows, width)."""
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            return self.integers[rows[0] : rows[-1] + 1]  # neighbors need no copy
+        return self.integers.take(rows, 0)
 
     def alone(self) -> QuantizedVectors:
         """Returns these integers times their steps as the vectors themselves, from which only float32 differs."""
@@ -88,7 +92,7 @@ class QuantizedDirections:
     """Unit vectors u = step·q + r, as 16-bit integers q with the length of r."""
 
     integers: Integers
-    """(directions, width) int16"""
+    """(directions, width) int16, or int8 of coarse ones."""
     steps: Floats
     """(directions,): value of the integer 1."""
     errors: Floats
@@ -98,14 +102,15 @@ class QuantizedDirections:
     def of(cls, vectors: NDArray[np.float64]) -> QuantizedDirections:
         """vectors (directions, width)"""
         # No sum of products leaves 32 bits.
-        largest = min(HALF * LARGEST + LARGEST, (2**31 - 1) // (LARGEST * vectors.shape[1]))
+        largest = min(2**15 - 1, (2**31 - 1) // (LARGEST * vectors.shape[1]))
         integers, steps, errors, _ = _quantized(vectors, largest, np.int16)
         return cls(integers, steps, errors)
 
-    def halves(self) -> tuple[Integers, Integers]:
-        """Returns 8-bit integers h and l with q = 255·h + l, (directions, width) each."""
-        high = np.rint(self.integers / HALF).astype(np.int8)
-        return high, (self.integers - HALF * high.astype(np.int32)).astype(np.int8)
+    @classmethod
+    def coarse(cls, vectors: NDArray[np.float64]) -> QuantizedDirections:
+        """Rounds to 8-bit integers, of which processors multiply matrices fast."""
+        integers, steps, errors, _ = _quantized(vectors, LARGEST, np.int8)
+        return cls(integers, steps, errors)
 
 
 def _quantized(vectors: NDArray[Any], largest: int, dtype: Any) -> tuple[Integers, Floats, Floats, Floats]:

@@ -33,9 +33,13 @@ SEEDS = 24
 """Number of the highest bounds that are scored first; the k-th best of these scores is the floor for all others."""
 FEW, MANY = 128, 8192
 """Numbers of rows above the floor from which tight bounds are computed, and from which a sample tells if that pays."""
-SAMPLE_SIZE = 256
+SAMPLE_SIZE, SAMPLE_SHARE = 256, 40
+"""Number of rows of a sample, or one of so many rows if that are more."""
 INTEGER_COST = 1.5
 """Cost of a product of 8-bit integers of a row that is looked up, relative to one of floats in a matrix (measured)."""
+MATRIX_COST, LOOKUP_COST = 0.2, 1.05
+"""Cost of the products of a row in a matrix of 8-bit integers, and of the score of a row that a sample says is left,
+relative to its score in a matrix of floats (measured; a sample's floor is lower, so it says that more are left)."""
 TOGETHER = 4
 """Number of queries from which these share the first pass."""
 SHORTLIST = 2048
@@ -79,6 +83,10 @@ class Query:
         return self.head.scores_of_stored(self.contexts, vectors)
 
 
+_spare: list[Floats] = []
+"""Memory for the bounds of a shared pass, used again: to get it from the system takes longer than to fill it."""
+
+
 class SharedPass:
     """First pass of several queries over the same candidates, made when the first of them asks."""
 
@@ -86,11 +94,22 @@ class SharedPass:
         self._queries = queries
         self._candidates: QuantizedVectors | None = None
         self._bounds: dict[Query, Floats] = {}
+        self._memory = _spare.pop() if _spare else np.empty(0, np.float32)
+
+    def close(self) -> None:
+        """Leaves the memory to the next pass."""
+        for query in self._queries:
+            query.shared = None
+        _spare[:] = [self._memory]
 
     def bounds(self, query: Query, candidates: QuantizedVectors) -> Floats:
-        """Returns the loose bounds of all rows, which the caller may change."""
+        """Returns the loose bounds of all rows, which the caller may change until those of another place are made."""
         if self._candidates is not candidates:
-            together = loose_together([query.bounds for query in self._queries], candidates)
+            size = len(self._queries) * len(candidates)
+            if size > len(self._memory):
+                self._memory = np.empty(size, np.float32)
+            together = self._memory[:size].reshape(len(self._queries), -1)
+            loose_together([query.bounds for query in self._queries], candidates, together)
             self._candidates, self._bounds = candidates, dict(zip(self._queries, together, strict=True))
         bounds = self._bounds.pop(query, None)
         return loose_bounds(query.bounds, candidates) if bounds is None else bounds
@@ -99,22 +118,27 @@ class SharedPass:
 def search(places: Iterable[Searchable], queries: Sequence[Query], k: int) -> list[TopK]:
     """Returns each query's best k of all places; each place has to reach the floor of those before it."""
     tops = [TopK(k) for _ in queries]
-    share_pass(queries)
+    shared = share_pass(queries)
     for place in places:
         for query, top in zip(queries, tops, strict=True):
             further = place.top_k(query, k, top.floor)
             top.add(further.keys, further.scores)
             top.passages |= further.passages
             top.proven &= further.proven
+    if shared is not None:
+        shared.close()
     return tops
 
 
-def share_pass(queries: Sequence[Query]) -> None:
+def share_pass(queries: Sequence[Query]) -> SharedPass | None:
     """Lets queries read candidates together, where that pays."""
-    if len(queries) >= TOGETHER and integers_pay(queries[0].groups.shape[2]):
-        shared = SharedPass(queries)
-        for query in queries:
-            query.shared = shared
+    if len(queries) < TOGETHER or not integers_pay(queries[0].groups.shape[2]):
+        return None
+    narrow = [query for query in queries if not query.bounds.wide]
+    shared = SharedPass(narrow)
+    for query in narrow:
+        query.shared = shared
+    return shared
 
 
 @dataclass(frozen=True)
@@ -139,25 +163,44 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     """Returns the rows that score best, at least `floor`.
 
     Rows with the highest bounds are scored, which raises the floor. If many others are still above it, they get tight
-    bounds. What is left is scored from the highest bound down, until no bound reaches the floor.
+    bounds. What is left is scored from the highest bound down, until no bound reaches the floor. Vectors that lie far
+    apart get tight bounds at once; and where bounds do not pay, all rows are scored.
     """
-    seeds, top = SEEDS + 4 * k, TopK(k, floor, stored.documents)
+    seeds, top = SEEDS + 2 * k, TopK(k, floor, stored.documents)
     vectors = query.groups[..., 0].size
     if len(stored) <= max(_scan_limit(vectors), seeds):
         return _score_all(query, stored, top)
+    if query.bounds.wide:
+        return _directly(query, stored, seeds, top)
     bounds = query.loose_bounds(stored.quantized)
     if stored.excluded is not None:
         bounds[stored.excluded] = -np.inf
-    rows = highest(bounds, seeds, stored.documents)
-    top.add(rows, query.score(stored.vectors(rows)))
-    bounds[rows] = -np.inf
-    rows = np.flatnonzero(bounds >= max(top.floor, LOWEST))
+    rows = _seeded(query, stored, bounds, seeds, top)
     bounds = bounds[rows]
     if len(rows) > min(MANY, len(stored) // 2) and not _tight_bounds_pay(query, stored, rows, top):
         return _score_all(query, stored, TopK(k, top.floor, stored.documents))
     if len(rows) > FEW:
         bounds = query.bounds.tight(stored.quantized, rows)
     return score_down(top, rows, bounds, lambda chosen: query.score(stored.vectors(chosen)))
+
+
+def _directly(query: Query, stored: StoredVectors, seeds: int, top: TopK) -> TopK:
+    """Computes tight bounds of all rows, or scores all rows if a sample says that this costs less."""
+    rows = np.arange(len(stored)) if stored.excluded is None else np.flatnonzero(~stored.excluded)
+    if not len(rows) or not _tight_bounds_pay(query, stored, rows, top):
+        return _score_all(query, stored, top)
+    bounds = np.full(len(stored), -np.inf, np.float32)
+    bounds[rows] = query.bounds.tight(stored.quantized, rows)
+    rows = _seeded(query, stored, bounds, seeds, top)
+    return score_down(top, rows, bounds[rows], lambda chosen: query.score(stored.vectors(chosen)))
+
+
+def _seeded(query: Query, stored: StoredVectors, bounds: Floats, seeds: int, top: TopK) -> Rows:
+    """Scores the rows with the highest bounds; returns the others whose bounds reach the floor then."""
+    rows = highest(bounds, seeds, stored.documents)
+    top.add(rows, query.score(stored.vectors(rows)))
+    bounds[rows] = -np.inf
+    return np.flatnonzero(bounds >= max(top.floor, LOWEST))
 
 
 def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.inf) -> TopK:
@@ -201,7 +244,8 @@ def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:
 
 def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK) -> bool:
     """Returns True if tight bounds, and scores of the share that they leave of a sample, cost less than all scores."""
-    bounds, sample = query.bounds, rows[:: max(1, len(rows) // SAMPLE_SIZE)]
+    bounds = query.bounds
+    sample = rows[:: min(max(1, len(rows) // SAMPLE_SIZE), SAMPLE_SHARE)]
     tight = bounds.tight(stored.quantized, sample)
     if not bounds.by_products:
         vectors, directions = bounds.groups[..., 0].size, len(bounds.span.directions.steps)
@@ -210,9 +254,10 @@ def _tight_bounds_pay(query: Query, stored: StoredVectors, rows: Rows, top: TopK
         return len(rows) * costs <= len(stored) * vectors
     if 2 * len(rows) <= len(stored):
         return True
-    # The seeds were no better than others: the best of the sample tells more of the floor that will be reached.
-    best = max(float(top.scores.max(initial=-np.inf)), float(query.score(stored.vectors(sample)).max()))
-    return 3 * float((tight >= best).mean()) < 2
+    # The best of the sample tells more of the floor that will be reached than seeds that were no better than others.
+    best = query.score(stored.vectors(sample[highest(tight, SEEDS)])).max()
+    share = float((tight >= max(float(best), top.floor)).mean())
+    return len(rows) * (MATRIX_COST + LOOKUP_COST * share) <= len(stored)
 
 
 def loose_bounds(bounds: Bounds, candidates: QuantizedVectors) -> Floats:

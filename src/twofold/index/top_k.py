@@ -14,6 +14,8 @@ from twofold.results import Hit, Passage
 
 CHUNK, LARGEST_CHUNK = 256, 4096
 """Numbers of candidates that are scored at a time after the seeds: at first, and at most."""
+GROUPS = 8
+"""Groups of values for each of the highest: these seldom share a group, and maxima cost less than an order."""
 TIE_TOLERANCE = 1e-6
 """Relative difference up to which scores are ties."""
 LOWEST = float(np.finfo(np.float32).min)
@@ -74,13 +76,25 @@ def score_down(top: TopK, rows: Rows, bounds: Floats, score: Callable[[Rows], Fl
 
 def highest(values: Floats, count: int, documents: Rows | None = None) -> Rows:
     """Returns the rows of about the `count` highest values, and of the best of as many documents, without −inf."""
-    rows: Rows = np.flatnonzero(values >= _least(values, count))[: 2 * count]
+    rows: Rows = np.flatnonzero(values >= _about_least(values, count))
+    if len(rows) > 2 * count:
+        rows = np.flatnonzero(values >= _least(values, count))[: 2 * count]
     if documents is None or not len(values):
         return rows
     first = np.flatnonzero(np.diff(documents, prepend=-1))
     best = np.maximum.reduceat(values, first)
     of_row = np.repeat(best, np.diff(first, append=len(values)))
     return np.union1d(rows, np.flatnonzero((values == of_row) & (of_row >= _least(best, count))))
+
+
+def _about_least(values: Floats, count: int) -> float:
+    """Returns a number that about the `count` highest values reach: the same of the maxima of many groups of values."""
+    groups = GROUPS * count
+    whole = len(values) - len(values) % groups
+    if whole <= groups:
+        return _least(values, count)
+    maxima = values[:whole].reshape(-1, groups).max(0)
+    return _least(np.concatenate([maxima, values[whole:]]), count)
 
 
 def _least(values: Floats, count: int) -> float:

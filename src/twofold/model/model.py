@@ -24,6 +24,7 @@ from twofold.model import describing, encoding, explaining, predicting, saved, s
 from twofold.model.batches import BatchRows, as_rows, checked, repeated
 from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, building
+from twofold.model.starting import Start, saved_start
 from twofold.outputs import Output
 from twofold.results import DecoderOutput, Hits
 from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
@@ -111,10 +112,13 @@ class Model(nn.Module):
         self.config.encoder.fill(self.encoder, anyway)
 
     def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
+        """Loads the encoder's weights from another model's folder; all of them must fit unless `anyway`."""
+        self.take(saved_start(folder), anyway)
+
+    def take(self, start: Start, anyway: bool = False) -> None:
         """Loads the encoder's weights from another model; all of them must fit unless `anyway`."""
-        other = saved.read(Path(folder), allow_code=False)
-        theirs = {name: value for name, value in saved.read_weights(other).items() if name.startswith("encoder.")}
-        saved.take(self, theirs, other.path, anyway)
+        theirs = {name: value for name, value in start.weights().tensors.items() if name.startswith("encoder.")}
+        saved.take(self, theirs, start.path, anyway)
 
     def encoders(self) -> list[Encoder]:
         """Encoders of the model; two for a ranker with two towers."""
@@ -139,11 +143,13 @@ class Model(nn.Module):
     def evaluating(self) -> Iterator[None]:
         """Sets evaluation mode, and restores the mode afterwards."""
         was = self.training
-        self.eval()
+        if any(module.training for module in self.modules()):  # setting it takes longer than reading a short text
+            self.eval()
         try:
             yield
         finally:
-            self.train(was)
+            if was:
+                self.train()
 
     def columns(self) -> dict[str, Field]:
         """Cache fields of each row."""

@@ -73,7 +73,7 @@ def stream(
     prefix: str | None = None,
 ) -> Iterator[str]:
     """Yields pieces of the text as it is generated, greedily unless the options sample; joined, they are the output."""
-    part, output = _text_decoder(model, decoder)
+    part, output = text_decoder(model, decoder)
     options = options or replace(model.config.generate, beam=1, n_best=1)
     if options.beam > 1:
         raise TwofoldError(f"stream: a beam of {options.beam} may revise words that were shown; set beam=1 or sample")
@@ -135,7 +135,8 @@ def checked(results: Sequence[Any]) -> Sequence[Any]:
     return results
 
 
-def _text_decoder(model: Model, name: str | None) -> tuple[TextDecoder, TextOutput]:
+def text_decoder(model: Model, name: str | None) -> tuple[TextDecoder, TextOutput]:
+    """Decoder of a name, or the first one, and its output; one that writes no text is an error."""
     part, output = model.decoder(name), model.outputs[model.decoder_name(name)]
     if not isinstance(part, TextDecoder):
         raise TwofoldError(f"the decoder '{model.decoder_name(name)}' does not write text")

@@ -38,9 +38,18 @@ def rank(ranker: Ranker, context: Any, candidates: Iterable[Any] | Candidates, k
     if not len(chosen):
         raise TwofoldError("there are no candidates to rank; give at least one")
     k = as_k(k)
-    scores = ranker.score([ranker.check_context(context)], chosen)[0].cpu().numpy()
-    scores = scores[chosen.first]  # a product of matrices may differ in the last digit from column to column
-    hits = [Hit(chosen.texts[number], float(scores[number]), chosen.ids[number]) for number in best(scores, k)]
+    scored = ranker.score([ranker.check_context(context)], chosen)[0].cpu()
+    scored = scored[chosen.first]  # a product of matrices may differ in the last digit from column to column
+    scores, likely = scored.numpy(), ranker.head.probabilities(scored)
+    hits = [
+        Hit(
+            chosen.texts[number],
+            float(scores[number]),
+            chosen.ids[number],
+            probability=None if likely is None else float(likely[number]),
+        )
+        for number in best(scores, k)
+    ]
     return Hits(hits, True, (time.perf_counter() - start) * 1000)
 
 

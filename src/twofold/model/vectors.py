@@ -95,13 +95,12 @@ def _item_key(item: Any) -> Any:
     """Returns a value that is equal for equal items: token ids, pairs of them, and files by their name."""
     if isinstance(item, np.ndarray):
         return item.tobytes()
-    if isinstance(item, list | tuple):
-        return tuple(map(_item_key, item))
+    key = tuple(item) if isinstance(item, list | tuple) else item
     try:
-        hash(item)
-    except TypeError:  # an image or a sound in memory
-        return id(item)
-    return item
+        hash(key)
+    except TypeError:  # a pair of token ids, or an image or a sound in memory
+        return tuple(map(_item_key, key)) if isinstance(key, tuple) else id(item)
+    return key
 
 
 def finite(what: str, values: Tensor) -> Tensor:

