@@ -218,6 +218,7 @@ def build_index(
     split: Sizes | None = None,
     runtime: str = "auto",
     precision: str = "auto",
+    processes: int | Literal["auto"] = 1,
 ) -> Index:
     """Encodes candidates and stores their vectors in a folder to search.
 
@@ -226,14 +227,17 @@ def build_index(
     show: draw a progress bar on standard error
     reverse: store contexts, to be found by candidates, which a `bi` can
     split: `TOKENS:OVERLAP` cuts long texts into passages of at most so many tokens; a search finds the texts by them
+    processes: number of processes that encode texts on a CPU; `auto` is one for each core, and one for few texts
     """
     from twofold.index import Index
+    from twofold.runtime.workers import Processes
 
     loading = (device, allow_code, runtime, precision)
     ranker = model if isinstance(model, Ranker) else load_ranker(model, *loading)
     ranker = ranker.reversed() if reverse else ranker
     name = "" if isinstance(model, Ranker) else str(Path(model).resolve() if Path(model).exists() else model)
-    return Index.build(folder, ranker, texts, stored, name, show, split)
+    start = Processes(name, processes, allow_code).started
+    return Index.build(folder, ranker, texts, stored, name, show, split, start)
 
 
 def open_index(

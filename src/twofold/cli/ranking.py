@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twofold.cli.options import (
+    Count,
     FilePath,
     RowsFile,
     Stage,
@@ -89,6 +90,13 @@ def index() -> None:
     metavar="TOKENS:OVERLAP",
     help="Split texts into passages of at most TOKENS tokens, OVERLAP of them in common; a text has the score of "
     "its best passage.",
+)
+@click.option(
+    "--processes",
+    type=Count(),
+    default="auto",
+    metavar="N",
+    help="Number of processes that encode; auto: one for each core, one for few texts.",
 )
 @reverse_option
 @where_options

@@ -18,6 +18,7 @@ from twofold.data.top_k import as_k
 from twofold.errors import TwofoldError, as_list
 from twofold.index import forks
 from twofold.index.catalog import Catalog, CatalogPerThread
+from twofold.index.encoding import StartWorkers
 from twofold.index.explaining import explained
 from twofold.index.information import info
 from twofold.index.search import Query, search
@@ -66,15 +67,16 @@ class Index:
         name: str = "",
         show: bool = False,
         split: Sizes | None = None,
+        start_workers: StartWorkers | None = None,
     ) -> Self:
         """Encodes every text and stores its vectors; a build that was cut short goes on where it stood.
 
         stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
-        name: under which the model will be loaded again; show: draw a bar
+        name: under which the model will be loaded again; show: draw a bar; start_workers: starts processes that encode
         split: `TOKENS:OVERLAP`, cuts texts into passages of at most so many tokens; by default they stay whole
         """
-        cut = None if split is None else Split.of(split)
-        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show)
+        cut = split if split is None else Split.of(split)
+        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show, start_workers)
         return cls(folder, model)
 
     # --- changes ---
@@ -206,8 +208,7 @@ class Index:
 
     def get(self, id: Any) -> StoredCandidate | None:
         """Returns the candidate of an id, or None."""
-        entry = self._catalog.entries_by_id([id]).get(id)
-        if entry is None:
+        if (entry := self._catalog.entries_by_id([id]).get(id)) is None:
             return None
         return StoredCandidate(entry.text, entry.id, json.loads(entry.fields) if entry.fields else {})
 
@@ -232,8 +233,7 @@ class Index:
     @property
     def computing(self) -> dict[str, str]:
         """Precision and runtime that candidates were encoded with, which queries and further candidates keep."""
-        known = {name: self._catalog.metadata(name) for name in ("precision", "runtime")}
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name in ("precision", "runtime") if (value := self._catalog.metadata(name)) is not None}
 
     def given_ids(self, words: Iterable[str]) -> list[Any]:
         """Converts ids that a user typed: digits are a number, unless a candidate has them as a text."""

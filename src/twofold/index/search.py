@@ -26,7 +26,7 @@ SCAN_LIMIT = 4096
 SCAN_PRODUCTS = 1 << 15
 """Maximum number of dot products that this may take."""
 COLD_LIMIT, COLD_PRODUCTS = 1 << 15, 1 << 21
-"""The same before the first kernel of a process is loaded, which takes half a second (measured)."""
+"""Both maxima before the first kernel of a process is loaded, which takes half a second (measured)."""
 SCAN_BLOCK = 2048
 """Rows that are scored at a time, if all are: their products stay in the processor's cache."""
 SEEDS = 24

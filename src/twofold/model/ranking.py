@@ -121,8 +121,13 @@ def score_pairs(ranker: Ranker, pairs: Iterable[tuple[Text, str]], report: Repor
 
 def embed_candidates(ranker: Ranker, texts: Iterable[Any], report: Report | None = None) -> Vectors:
     """Encodes candidates to the vectors that the decoder scores."""
+    return ranker.keep_candidates(candidate_items(ranker, texts), report)
+
+
+def candidate_items(ranker: Ranker, texts: Iterable[Any]) -> list[Any]:
+    """Items of candidates, such as the token ids of texts."""
     given = ranker.candidates.candidates(list_in_memory(texts, "texts"), blank=True)
-    return ranker.keep_candidates(ranker.candidates.items_of([candidate.read for candidate in given]), report)
+    return ranker.candidates.items_of([candidate.read for candidate in given])
 
 
 def embed_contexts(ranker: Ranker, contexts: Iterable[Any], report: Report | None = None) -> Vectors:

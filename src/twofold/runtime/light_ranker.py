@@ -22,7 +22,7 @@ from twofold.config import structure
 from twofold.data.batches import CHUNK_TOKENS, pad_arrays
 from twofold.data.candidates import Candidate, Text
 from twofold.data.named_models import MODELS, find_model
-from twofold.data.tokenizer import TextTokenizer
+from twofold.data.tokenizer import Ids, TextTokenizer
 from twofold.data.top_k import as_k, best, first_of_equal
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.inputs import InputConfig
@@ -58,12 +58,7 @@ class Side:
         items = self.input.items_of(texts)
         parts: list[tuple[list[int], Floats, NDArray[np.bool_]]] = []
         for numbers in self.input.groups(items, CHUNK_TOKENS):
-            rows = self.input.framed([items[number] for number in numbers])
-            tokens, mask = pad_arrays(rows, self.input.vocabulary.pad)
-            given: dict[str, NDArray[Any]] = {"tokens": tokens, "mask": mask}
-            hidden = dict(zip(self.gives, self.encoder(given), strict=True))
-            vectors, there = self.head({**hidden, **{name: given[name] for name in self.passes}})
-            parts.append((numbers, vectors, there.astype(bool)))
+            parts.append((numbers, *self.represent([items[number] for number in numbers])))
         most = max(vectors.shape[1] for _, vectors, _ in parts)
         whole = np.zeros((len(items), most, parts[0][1].shape[2]), np.float32)
         mask = np.zeros((len(items), most), bool)
@@ -72,6 +67,14 @@ class Side:
         if not np.isfinite(whole).all():
             raise TwofoldError(f"the vectors are {NOT_NUMBERS}")
         return whole, mask
+
+    def represent(self, items: Sequence[Ids]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Encodes texts, given as token ids, that are read together; as `vectors` does."""
+        tokens, mask = pad_arrays(self.input.framed(items), self.input.vocabulary.pad)
+        given: dict[str, NDArray[Any]] = {"tokens": tokens, "mask": mask}
+        hidden = dict(zip(self.gives, self.encoder(given), strict=True))
+        vectors, there = self.head({**hidden, **{name: given[name] for name in self.passes}})
+        return vectors, there.astype(bool)
 
 
 @dataclass(frozen=True)
