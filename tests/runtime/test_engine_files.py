@@ -52,7 +52,7 @@ def rank_arguments(ranker: Path) -> list[str]:
     return ["rank", str(ranker), "--candidates", str(ranker.with_name("lines.txt")), "eleven", "--json"]
 
 
-def hits_of(output: str) -> list[tuple[int, float]]:
+def hits_of(output: str) -> list[tuple[int, Any]]:
     """Places and scores of the one JSON object that was printed."""
     (line,) = output.splitlines()
     return [(hit["id"], pytest.approx(hit["score"], abs=2e-5)) for hit in json.loads(line)["hits"]]
@@ -117,7 +117,7 @@ def test_files_for_ranking_without_torch_that_do_not_suit_are_made_anew(ranker: 
 
 
 def test_graphs_of_another_version_or_processor_are_made_anew_and_said_once(labels: Path) -> None:
-    arguments = ["predict", labels, "one hundred", "seven", "--json"]
+    arguments: list[str | Path] = ["predict", labels, "one hundred", "seven", "--json"]
     first = run(*arguments)
     assert told(first).startswith("preparing openvino for ")
     (folder,) = store.engines_folder().iterdir()
@@ -132,11 +132,16 @@ def test_graphs_of_another_version_or_processor_are_made_anew_and_said_once(labe
         assert again.stdout == first.stdout
 
 
+def full_disk(cache: Path) -> None:
+    small_disk(cache, 64 << 10)
+    fill(cache)
+
+
 @pytest.mark.parametrize(
     ("disk", "why"),
     [
         (lambda cache: small_disk(cache, 24 << 10), "No space left on device"),
-        (lambda cache: (small_disk(cache, 64 << 10), fill(cache)), "No space left on device"),
+        (full_disk, "No space left on device"),
         (read_only, "Read-only file system"),
     ],
     ids=["small", "full", "read-only"],
