@@ -32,7 +32,7 @@ from twofold.results import Hit, Hits
 from twofold.runtime import engine_named
 from twofold.runtime.store import GRAPH, engines_folder, mark_used, rankers_folder
 
-FORMAT = 2
+FORMAT = 3
 ABOUT, TOKENIZER = "ranker.json", "tokenizer.json"
 CONTEXT, CANDIDATE = "context", "candidate"
 REMEDY = "it is made anew"
