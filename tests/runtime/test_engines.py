@@ -136,6 +136,15 @@ def some_ranker(tokenizer: TextTokenizer) -> Ranker:
     return small_ranker(tokenizer, encoder("transformer"), decoder("bi")).eval()
 
 
+def test_another_runtime_takes_the_place_of_the_engine(tokenizer: TextTokenizer) -> None:
+    model = some_ranker(tokenizer)
+    runtime.install(model, "openvino", "float32")
+    assert model.encoder.engine is not None
+    runtime.install(model, "torch", "float32")
+    assert model.encoder.engine is None
+    assert model.computing["runtime"] == "torch"
+
+
 def test_learning_takes_the_engine_off_since_it_holds_the_old_weights(tokenizer: TextTokenizer) -> None:
     model = some_ranker(tokenizer)
     runtime.install(model, "openvino", "float32")

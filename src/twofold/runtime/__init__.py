@@ -42,6 +42,9 @@ def install(model: Model, runtime: str = "auto", precision: str = "auto", title:
     if chosen == INT8 and engine is None:
         raise TwofoldError(f"precision={INT8} is for runtime=ctranslate2 on a CPU")
     model.precision = torch.bfloat16 if chosen == "bfloat16" else None
+    model.writer = None
+    for encoder in model.encoders():
+        encoder.engine = None
     if engine is None:
         return
     announce = Once(f"preparing {engine.__name__.rsplit('.', 1)[-1]} for {title}, once; this takes some seconds")
