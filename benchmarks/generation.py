@@ -2,22 +2,25 @@
 
 The sources have equal length, the weights are random and of equal size, and both sides generate exactly 30 tokens.
 In bfloat16, theirs has weights of bfloat16. Both sides take turns in one process; the figures are medians of rounds, as
-ratios. `--ctranslate2` compares `runtime="ctranslate2"` with CTranslate2 called by hand, with the same options.
-`--model FOLDER` measures a trained model, with its real end symbols: BLEU, equal texts and tokens a second
-through each engine, and speed beside `generate` of a model of transformers with the same weights.
+ratios. CTranslate2 is called through `runtime="ctranslate2"` and by hand, with the same options. `--model FOLDER` adds
+the parts of a trained model, with its real end symbols: BLEU, equal texts and tokens a second through each engine, and
+speed beside CTranslate2 by hand and beside `generate` of a model of transformers with the same weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, cast
 
 import torch
-from _common import DATA, processor_flags, save
+from _common import DATA, RESULTS, processor_flags, save
 from _generation_trained import beside_ctranslate2, beside_transformers, engines
 from transformers import MarianConfig, MarianMTModel
 
@@ -166,39 +169,64 @@ def compared(make: Callable[[str], Pair], about: dict[str, Any], rounds: int) ->
     return rows
 
 
+def random_weights(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ours beside transformers', in each precision."""
+    rows = []
+    for threads, precision in product(options.threads, options.precisions):
+        torch.set_num_threads(threads)
+
+        def both(name: str, kind: torch.dtype = PRECISIONS[precision]) -> Pair:
+            return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
+
+        rows += compared(both, {"threads": threads, "precision": precision}, options.rounds)
+    return rows
+
+
+def random_weights_by_ctranslate2(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """CTranslate2 through us beside CTranslate2 by hand."""
+    rows = []
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
+        rows += compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
+    return rows
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
+    "rows": random_weights,
+    "ctranslate2_beside_by_hand": random_weights_by_ctranslate2,
+    "engines": lambda given: engines(given.model, given.data),
+    "trained_ctranslate2_beside_by_hand": lambda given: beside_ctranslate2(given.model, given.data, given.rounds),
+    "trained_beside_transformers": lambda given: beside_transformers(
+        given.model, given.data, given.precisions, given.rounds
+    ),
+}
+"""Parts of the results; the last three are of a trained model."""
+TRAINED = ("engines", "trained_ctranslate2_beside_by_hand", "trained_beside_transformers")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32"])
-    parser.add_argument("--ctranslate2", action="store_true")
     parser.add_argument("--model", help="folder of a trained model")
     parser.add_argument("--data", default=str(DATA / "multi30k" / "dev.tsv.gz"), help="rows with references")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="parts that are measured; the others are kept")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
-    results: dict[str, Any] = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": []}
-    for threads in options.threads:
-        torch.set_num_threads(threads)
-        for precision in options.precisions:
-            about = {"threads": threads, "precision": precision}
-
-            def both(name: str, kind: torch.dtype = PRECISIONS[precision]) -> Pair:
-                return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
-
-            results["rows"] += compared(both, about, options.rounds)
-            save("generation", results)
-        if options.ctranslate2:
-            about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
-            pairs = compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
-            results["ctranslate2_beside_by_hand"] = results.get("ctranslate2_beside_by_hand", []) + pairs
-    if options.model:
-        files = (options.model, options.data)
-        results["trained"] = {"engines": engines(*files)}
-        save("generation", results)
-        results["trained"]["ctranslate2_beside_by_hand"] = beside_ctranslate2(*files, options.rounds)
-        save("generation", results)
-        results["trained"]["beside_transformers"] = beside_transformers(*files, options.precisions, options.rounds)
-    save("generation", results)
+    torch.set_num_threads(options.threads[0])
+    path = RESULTS / "generation.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    dates = known.get("dates", {part: known["date"] for part in PARTS if part in known})
+    results = {part: known[part] for part in PARTS if part in known}
+    for part in options.parts or [part for part in PARTS if options.model or part not in TRAINED]:
+        if part in TRAINED and not options.model:
+            parser.error(f"{part} needs --model")
+        results[part] = PARTS[part](options)
+        dates[part] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        about = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "dates": dates}
+        save("generation", {**about, **results})
 
 
 if __name__ == "__main__":
