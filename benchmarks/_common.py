@@ -25,7 +25,7 @@ def save(name: str, measured: dict[str, Any]) -> None:
 
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_named(sys.argv[1:])]),
+        "command": command(),
         "machine": f"{os.cpu_count()} cores {platform.machine()}, {torch.get_num_threads()} thread(s)",
         "torch": torch.__version__.split("+")[0],
     }
@@ -33,6 +33,11 @@ def save(name: str, measured: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**about, **measured}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+def command() -> str:
+    """Command of this benchmark."""
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_named(sys.argv[1:])])
 
 
 def _named(arguments: Sequence[str]) -> list[str]:
