@@ -77,12 +77,10 @@ def main() -> None:
     runs = {name: retrieved(kept[name], corpus, texts) for name in (FIRST, OTHER)}
     runs[CASCADE] = reranked(kept[RERANKER], runs[FIRST], corpus, texts)
     ids = [str(candidate.id) for candidate in corpus]
+    places = [row.place for row in rows]
     gains = [np.isin(ids, list(map(str, row.values["relevant"]))) for row in rows]
     values = {
-        name: [
-            metrics_of_gains(found, gain, row.place, (10, 100))
-            for row, found, gain in zip(rows, scores, gains, strict=True)
-        ]
+        name: [metrics_of_gains(*given, (10, 100)) for given in zip(scores, gains, places, strict=True)]
         for name, scores in runs.items()
     }
     means = {name: {metric: mean(found, metric) for metric in METRICS} for name, found in values.items()}

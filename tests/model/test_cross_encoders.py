@@ -171,3 +171,11 @@ def test_other_decoders_take_the_encoder_alone(saved: Path, tmp_path: Path) -> N
         {"data": {"train": str(tmp_path / "rows.jsonl")}, "encoder": str(saved), "decoder": {"kind": "bi"}}
     )
     assert recipe.start is None
+
+
+def test_a_score_with_settings_of_its_own_begins_anew(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    decoder = {"kind": "cross", "pooling": "both", "compare": {"kind": "bi"}}
+    recipe = Recipe.of({"data": {"train": str(tmp_path / "rows.jsonl")}, "encoder": str(saved), "decoder": decoder})
+    assert recipe.start is None
+    assert recipe.plain()["decoder"]["dense"] == []

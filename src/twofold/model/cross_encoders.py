@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -52,6 +52,9 @@ LAYERS = {
 @dataclass(frozen=True)
 class Classifier:
     """Classifier with one label."""
+
+    decides: ClassVar[tuple[str, ...]] = ("pooling", "dense", "bias")
+    """Settings of the decoder that follow from it."""
 
     layers: Layers
     width: int

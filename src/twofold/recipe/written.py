@@ -16,7 +16,7 @@ from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
 from twofold.inputs import InputConfig
 from twofold.model.config import MAIN, Task
-from twofold.model.cross_encoders import read_classifier
+from twofold.model.cross_encoders import Classifier, read_classifier
 from twofold.model.saved import is_backbone, read
 from twofold.outputs import OutputConfig
 from twofold.types import InputBatch
@@ -99,15 +99,15 @@ def _with_encoder(content: Content) -> Content:
 
 
 def _with_scores(content: Content, name: str) -> Content:
-    """Adds the settings and weights of the score, if a cross-encoder takes its encoder from another cross-encoder."""
+    """Adds the settings and weights of the score, if a cross-encoder takes its encoder from another cross-encoder and
+    has no settings of its own for them."""
     decoder = content.get("decoder")
     config = _config(DecoderConfig, decoder)
     if not isinstance(decoder, dict) or not issubclass(config, RankingDecoderConfig) or not config.joined:
         return content
-    classifier = read_classifier(folder_of(name))
-    if classifier is None:
+    if decoder.keys() & {"compare", *Classifier.decides} or (classifier := read_classifier(folder_of(name))) is None:
         return content
-    return {**content, "decoder": {**unstructure(classifier.settings()), **decoder}, "start": name}
+    return {**content, "decoder": {**decoder, **unstructure(classifier.settings())}, "start": name}
 
 
 def _tasks(content: Content) -> dict[str, Content]:
