@@ -29,7 +29,7 @@ from tests.runtime.test_ctranslate2 import trained
 from tests.test_pairs import fitting_pair
 from twofold import precision, runtime
 from twofold.config import kinds
-from twofold.data.backbones import DEFAULT
+from twofold.data.named_models import DEFAULT
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.decoders import RankingDecoderConfig
 from twofold.errors import TwofoldError
@@ -86,7 +86,7 @@ def exported(model: Ranker, to: str, folder: Path) -> Read:
         from sentence_transformers import SentenceTransformer
 
         theirs = SentenceTransformer(str(folder), device="cpu")
-        scale = output_scale(model)
+        scale = np.float32(output_scale(model))
         return lambda texts: np.asarray(theirs.encode_document(texts, show_progress_bar=False)) * scale
     run, about = graphs_of(folder, to), about_of(folder)["candidate"]
     return lambda texts: np.concatenate(

@@ -29,8 +29,8 @@ from _serving_long import MOVING, STAY, endure
 
 import twofold
 from tests.serve.processes import Server, running
-from twofold.data.backbones import DEFAULT, folder_of
 from twofold.data.files import read_rows
+from twofold.data.named_models import DEFAULT, folder_of
 
 HERE = Path(__file__).parent
 CLIENTS = (1, 8, 64)

