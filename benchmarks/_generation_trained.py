@@ -126,7 +126,7 @@ def torch_program(model: Model) -> Program:
     part = cast(TextDecoder, model.decoder())
 
     def write(text: Tokens, beam: int) -> Written:
-        with torch.no_grad(), model.evaluating():
+        with torch.no_grad(), model.evaluating(), model.autocast():
             return tokens_of(part.predict(model.encode_batch(Batch({INPUT: text})), GenerateOptions(beam=beam)))
 
     return write
