@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +20,7 @@ TEXTS = [f"{number} and {number * 7}" for number in range(30)]
 def test_the_rankers_of_the_demo_are_served_while_their_folder_is_there(
     models: SmallSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = {}
+    answers: dict[str, Any] = {}
 
     def trained(folder: Path, temporary: Path) -> list[str]:
         for name in demo.RANKERS:
