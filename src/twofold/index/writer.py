@@ -72,21 +72,15 @@ def build_index(
     _check_folder(folder)
     with held(folder / LOCK_FILE, "building an index"):
         if not os.path.exists(folder / CATALOG_FILE):
-            settings = {"model": name, "fingerprint": fingerprint, "decoder": model.kind, "stored": stored}
-            settings |= model.computing
-            if model.is_reversed:
-                settings["reversed"] = "yes"
-            if split is not None:
-                settings |= {"split": str(split), "documents": "0"}
-            create_catalog(folder, {**settings, "source": source, "state": BUILDING, "next_key": "1"})
+            about = {"fingerprint": fingerprint, "source": source, "state": BUILDING, "next_key": "1"}
+            create_catalog(folder, _settings(model, name, stored, split) | about)
         writer = Writer(folder, model)
         catalog = writer.catalog
         with writer.session():
             catalog.check_model(model, name)
             if catalog.metadata("state") == READY:
-                raise TwofoldError(
-                    f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
-                )
+                said = "there is an index already; change it with `twofold index add`, or remove it"
+                raise TwofoldError(f"{folder}: {said}")
             given = (source, stored, None if split is None else str(split), model.computing["precision"])
             if tuple(map(catalog.metadata, ("source", "stored", "split", "precision"))) != given:
                 raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
@@ -95,6 +89,13 @@ def build_index(
                 writer.write(incoming, 0, total, show, workers)
             writer.shards.merge_all()
             writer.set_metadata("state", READY)
+
+
+def _settings(model: Ranker, name: str, stored: str, split: Split | None) -> dict[str, str]:
+    """Settings of a new index, as the catalog keeps them."""
+    settings = {"model": name, "decoder": model.kind, "stored": stored, **model.computing}
+    settings |= {"reversed": "yes"} if model.is_reversed else {}
+    return settings | ({"split": str(split), "documents": "0"} if split is not None else {})
 
 
 class Writer:

@@ -78,8 +78,7 @@ class Model(nn.Module):
         shared = getattr(self.encoder, "embedding", None)
         source = self.tokenizers.get(INPUT, next(iter(self.tokenizers.values())))
         for name in (name for name in self.decoders if name in self.tokenizers):
-            part = cast(Any, self.decoders[name])
-            table = getattr(part, "embedding", None)
+            table = getattr(part := cast(Any, self.decoders[name]), "embedding", None)
             same = self.tokenizers[name].fingerprint() == source.fingerprint()
             if shared is None or table is None or table.weight.shape != shared.weight.shape or not same:
                 raise TwofoldError(
@@ -142,13 +141,13 @@ class Model(nn.Module):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Sets evaluation mode, and restores the mode afterwards."""
-        was = self.training
+        learns = self.training
         if any(module.training for module in self.modules()):  # setting it takes longer than reading a short text
             self.eval()
         try:
             yield
         finally:
-            if was:
+            if learns:
                 self.train()
 
     def columns(self) -> dict[str, Field]:
@@ -291,8 +290,8 @@ def make_device(name: str) -> torch.device:
         try:
             device = torch.empty(0, device=name).device
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise TwofoldError(f"the device '{name}' cannot be used here ({reason}); try auto or cpu") from None
+            said = f"the device '{name}' cannot be used here ({str(error).splitlines()[0]}); try auto or cpu"
+            raise TwofoldError(said) from None
         if device.type == "meta":
             raise TwofoldError("the device 'meta' computes nothing; try auto or cpu")
         return device
