@@ -18,7 +18,7 @@ check: $(READY)
 ENGINES := tests/runtime tests/exporting tests/docs tests/cli/test_export.py
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(addprefix --ignore=,$(ENGINES))
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup $(addprefix --ignore=,$(ENGINES))
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(ENGINES)
 
 # The long and real-data forms of the tests, then every benchmark, with what they are held against.
@@ -42,5 +42,5 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[audio,datasets,default,dev,fast,plot,tensorboard]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[audio,datasets,default,dev,fast,plot,serve,tensorboard]'
 	touch $(READY)

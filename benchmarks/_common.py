@@ -25,7 +25,7 @@ def save(name: str, measured: dict[str, Any]) -> None:
 
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_named(sys.argv[1:])]),
+        "command": command(),
         "machine": f"{os.cpu_count()} cores {platform.machine()}, {torch.get_num_threads()} thread(s)",
         "torch": torch.__version__.split("+")[0],
     }
@@ -35,13 +35,18 @@ def save(name: str, measured: dict[str, Any]) -> None:
     print(f"written to {path.relative_to(ROOT)}", file=sys.stderr)
 
 
+def command() -> str:
+    """Command of this benchmark."""
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_named(sys.argv[1:])])
+
+
 def _named(arguments: Sequence[str]) -> list[str]:
-    """Arguments of the program, without the folder of the trainings."""
+    """Arguments of the program, without places of this machine."""
     kept = list(arguments)
-    if "--runs" in kept:
-        place = kept.index("--runs")
+    for name in {"--runs", "--schemathesis"} & set(kept):
+        place = kept.index(name)
         del kept[place : place + 2]
-    return kept
+    return ["PYTHON" if before == "--theirs" else value for before, value in zip(["", *kept], kept, strict=False)]
 
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_tile")

@@ -2,26 +2,28 @@
 
 The sources have equal length, the weights are random and of equal size, and both sides generate exactly 30 tokens.
 In bfloat16, theirs has weights of bfloat16. Both sides take turns in one process; the figures are medians of rounds, as
-ratios. `--ctranslate2` compares `runtime="ctranslate2"` with CTranslate2 called by hand, with the same options.
-`--model FOLDER --data FILE` measures a trained model: tokens per second, equal texts and BLEU through each engine.
+ratios. CTranslate2 is called through `runtime="ctranslate2"` and by hand, with the same options. `--model FOLDER` adds
+the parts of a trained model, with its real end symbols: BLEU, equal texts and tokens a second through each engine, and
+speed beside CTranslate2 by hand and beside `generate` of a model of transformers with the same weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from typing import Any, cast
 
 import torch
-from _common import processor_flags, save
+from _common import DATA, RESULTS, processor_flags, save
+from _generation_trained import beside_ctranslate2, beside_transformers, engines
 from transformers import MarianConfig, MarianMTModel
 
-import twofold
 from twofold import runtime
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders.transformer import Config as DecoderConfig
@@ -84,7 +86,7 @@ def theirs(width: int, layers: int, heads: int, precision: torch.dtype) -> Calla
 
 
 def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
-    """The same model through our engine, and through a translator of its exported folder."""
+    """The same model through our engine, and through its translator by hand."""
     from twofold.runtime import ctranslate2
 
     shape = {"width": width, "layers": layers, "heads": heads, "norm_place": "post"}
@@ -95,9 +97,6 @@ def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
     with torch.no_grad():  # never written, as after a training
         cast(Any, model.decoder()).embedding.weight[tokenizer.structure] = 0
         cast(Any, model.decoder()).embedding.weight[tokenizer.unknown] = 0
-    folder = Path(tempfile.mkdtemp())
-    ctranslate2.convert(model, folder)
-    translator = ctranslate2.load(folder, "float32", torch.get_num_threads())
     runtime.install(model, "ctranslate2", "float32")
     names = ctranslate2.token_names(tokenizer, VOCABULARY)
 
@@ -109,6 +108,9 @@ def through_ctranslate2(width: int, layers: int, heads: int) -> Pair:
         return [[names[token] for token in row.hypotheses[0].tokens] for row in written]
 
     def by_hand(sources: torch.Tensor, beam: int) -> list[list[str]]:
+        # The translator that the engine opened: a second one of the same folder is up to a tenth faster or slower, by
+        # where its weights lie in memory.
+        translator = cast(Any, model.writer)._translator
         pieces = [[names[token] for token in row] for row in sources.tolist()]
         lengths = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
         results = translator.translate_batch(pieces, beam_size=beam, return_scores=True, **lengths)
@@ -149,35 +151,6 @@ def measured(pair: Pair, batch: int, beam: int, precision: torch.dtype, rounds: 
     }
 
 
-def trained(folder: str, data: str) -> list[dict[str, Any]]:
-    """Tokens per CPU second, texts equal to torch's and BLEU of a trained model through each engine."""
-    rows, right = [], None
-    for engine, precision in (
-        ("torch", "float32"),
-        ("torch", "bfloat16"),
-        ("ctranslate2", "float32"),
-        ("ctranslate2", "int8"),
-    ):
-        model = twofold.load(folder, runtime=engine, precision=precision)
-        texts = [model.input.value(row) for row in model.read(data)]
-        model.predict(texts[:2])  # makes the engine's file
-        start = time.process_time()
-        predictions = model.predict(texts)
-        taken = time.process_time() - start
-        written = [prediction.output for prediction in predictions]
-        right = right or written
-        measured = {
-            "tokens_per_second": round(sum(len(prediction.tokens or ()) + 1 for prediction in predictions) / taken, 1),
-            "equal_texts": round(
-                sum(ours == theirs for ours, theirs in zip(written, right, strict=True)) / len(right), 4
-            ),
-            "bleu": round(float(twofold.evaluate(model, data).metrics["bleu"]), 2),
-        }
-        rows.append({"runtime": engine, "precision": precision, "texts": len(texts), **measured})
-        print(rows[-1], flush=True)
-    return rows
-
-
 def compared(make: Callable[[str], Pair], about: dict[str, Any], rounds: int) -> list[dict[str, Any]]:
     """Rows for one pair of programs, by shape, batch and beam."""
     rows = []
@@ -196,33 +169,64 @@ def compared(make: Callable[[str], Pair], about: dict[str, Any], rounds: int) ->
     return rows
 
 
+def random_weights(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ours beside transformers', in each precision."""
+    rows = []
+    for threads, precision in product(options.threads, options.precisions):
+        torch.set_num_threads(threads)
+
+        def both(name: str, kind: torch.dtype = PRECISIONS[precision]) -> Pair:
+            return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
+
+        rows += compared(both, {"threads": threads, "precision": precision}, options.rounds)
+    return rows
+
+
+def random_weights_by_ctranslate2(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """CTranslate2 through us beside CTranslate2 by hand."""
+    rows = []
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
+        rows += compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
+    return rows
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
+    "rows": random_weights,
+    "ctranslate2_beside_by_hand": random_weights_by_ctranslate2,
+    "engines": lambda given: engines(given.model, given.data),
+    "trained_ctranslate2_beside_by_hand": lambda given: beside_ctranslate2(given.model, given.data, given.rounds),
+    "trained_beside_transformers": lambda given: beside_transformers(
+        given.model, given.data, given.precisions, given.rounds
+    ),
+}
+"""Parts of the results; the last three are of a trained model."""
+TRAINED = ("engines", "trained_ctranslate2_beside_by_hand", "trained_beside_transformers")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32"])
-    parser.add_argument("--ctranslate2", action="store_true")
-    parser.add_argument("--model")
-    parser.add_argument("--data")
+    parser.add_argument("--model", help="folder of a trained model")
+    parser.add_argument("--data", default=str(DATA / "multi30k" / "dev.tsv.gz"), help="rows with references")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="parts that are measured; the others are kept")
     options = parser.parse_args()
     print("processor:", *processor_flags(), flush=True)
-    results: dict[str, Any] = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "rows": []}
-    for threads in options.threads:
-        torch.set_num_threads(threads)
-        for precision in options.precisions:
-            about = {"threads": threads, "precision": precision}
-
-            def both(name: str, kind: torch.dtype = PRECISIONS[precision]) -> Pair:
-                return Pair(ours(*SHAPES[name]), theirs(*SHAPES[name], kind))
-
-            results["rows"] += compared(both, about, options.rounds)
-        if options.ctranslate2:
-            about = {"threads": threads, "precision": "float32", "runtime": "ctranslate2"}
-            pairs = compared(lambda name: through_ctranslate2(*SHAPES[name]), about, options.rounds)
-            results["ctranslate2_beside_by_hand"] = results.get("ctranslate2_beside_by_hand", []) + pairs
-    if options.model:
-        results["trained"] = trained(options.model, options.data)
-    save("generation", results)
+    torch.set_num_threads(options.threads[0])
+    path = RESULTS / "generation.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    dates = known.get("dates", {part: known["date"] for part in PARTS if part in known})
+    results = {part: known[part] for part in PARTS if part in known}
+    for part in options.parts or [part for part in PARTS if options.model or part not in TRAINED]:
+        if part in TRAINED and not options.model:
+            parser.error(f"{part} needs --model")
+        results[part] = PARTS[part](options)
+        dates[part] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        about = {"processor": processor_flags(), "tokens": TOKENS, "vocabulary": VOCABULARY, "dates": dates}
+        save("generation", {**about, **results})
 
 
 if __name__ == "__main__":

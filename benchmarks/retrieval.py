@@ -10,9 +10,9 @@ from _common import DATA, need, save
 from sentence_transformers import SentenceTransformer
 
 import twofold
-from twofold.data.backbones import folder_of
 from twofold.data.candidates import read_candidates
 from twofold.data.files import read_rows
+from twofold.data.named_models import folder_of
 from twofold.data.ranks import ndcg
 from twofold.metrics import evaluate
 

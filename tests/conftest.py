@@ -42,6 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
         }
     },
     "convnet": {"widths": [8, 12, 16], "blocks": 1},
+    "mobilenet": {"width_multiplier": 0.1, "top": 24},
     "spectrogram": {"channels": [4, 8], "width": 16, "layers": 1, "heads": 2},
     "vit": {"width": 16, "layers": 2, "heads": 2, "patch": 4},
     "poly": {"codes": 3},

@@ -52,7 +52,7 @@ def mistakes(content: dict[str, Any]) -> list[str]:
         ({"encoder": {"kind": "rmn"}}, "recipe.encoder: there is no encoder 'rmn'; did you mean 'rnn'?"),
         ({"decoder": {"kind": "zzz"}}, "recipe.decoder: there is no decoder 'zzz'; known are attention_rnn, bi, "),
         ({"decoder": {"kind": "no part"}}, "recipe.decoder: 'no part' is not the name of a part; known are "),
-        ({"encoder": "rnn"}, "recipe.encoder: needs a `kind`; known are convnet, pretrained, rnn, "),
+        ({"encoder": "rnn"}, "recipe.encoder: needs a `kind`; known are convnet, mobilenet, pretrained, rnn, "),
         ({"encoder": {"kind": "no_such.part"}}, "recipe.encoder: the encoder 'no_such.part' cannot be imported"),
         ({"encoder": {"kind": "json.decoder"}}, "recipe.encoder: the module json.decoder has no `Config` class"),
         ({"encoder": {"layers": 2.5}}, "recipe.encoder.layers: 2.5 is not a whole number"),

@@ -27,7 +27,7 @@ from twofold.results import Mask, Prediction
 from twofold.types import Batch, Hidden
 
 EXAMPLES: list[dict[str, Any]] = [
-    {"image": some_image(18, 19, seed=number), "mask": some_mask(18, 19, seed=number), "captions": captions}
+    {"image": some_image(34, 35, seed=number), "mask": some_mask(34, 35, seed=number), "captions": captions}
     for number, captions in enumerate([["a b c", "seven hundred and two", "1"], ["g f e"], ["삼백", "b"]])
 ]
 """Images with one or several captions."""

@@ -29,8 +29,9 @@ LAYERS = [
     {"training"},
     {"recipe"},
     {"convert", "runtime"},
-    {"exporting"},
+    {"exporting", "models"},
     {"api", "plot"},
+    {"serve"},
     {"cli"},
     {"__main__"},
 ]

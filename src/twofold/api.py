@@ -56,7 +56,7 @@ class EvaluationSettings(TypedDict, total=False):
 
 @overload
 def load(
-    model: Literal["default", "default-multilingual"],
+    model: Literal["default", "default-multilingual", "default-multilingual-e5", "default-reranker"],
     device: str = "auto",
     allow_code: bool = False,
     runtime: str = "auto",
@@ -75,7 +75,7 @@ def load(
 ) -> Model:
     """Loads a model, ready to use: a `Model`, or a `Ranker` if it ranks candidates.
 
-    model: folder of a training or its `model/`; folder or hub id of a backbone; `default` or `default-multilingual`
+    model: folder of a training or its `model/`; folder or hub id of a backbone; a named model (`twofold list models`)
     device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`
     allow_code: import parts from outside twofold that the model names
     runtime: `torch`, `openvino` or `onnxruntime`; `auto` takes OpenVINO where the extra `fast` is installed;
@@ -83,20 +83,20 @@ def load(
     precision: `float32` or `bfloat16`; `auto` takes bfloat16 where the processor computes it natively; `int8` is for
         `ctranslate2`
     """
-    return _computing(load_model(model, allow_code), device, runtime, precision)
+    return _computing(load_model(model, allow_code), device, runtime, precision, model)
 
 
 def load_ranker(
     model: str | Path, device: str = "auto", allow_code: bool = False, runtime: str = "auto", precision: str = "auto"
 ) -> Ranker:
     """Loads a model that ranks candidates; any other model is an error. The arguments are those of `load`."""
-    return _computing(ranker_named(model, allow_code), device, runtime, precision)
+    return _computing(ranker_named(model, allow_code), device, runtime, precision, model)
 
 
-def _computing(model: Loaded, device: str, runtime: str, precision: str) -> Loaded:
+def _computing(model: Loaded, device: str, runtime: str, precision: str, title: str | Path) -> Loaded:
     """Moves a model to its device and gives it its precision and engine."""
     model.to(make_device(device))
-    runtimes.install(model, runtime, precision)
+    runtimes.install(model, runtime, precision, str(title))
     return model
 
 
@@ -218,6 +218,7 @@ def build_index(
     split: Sizes | None = None,
     runtime: str = "auto",
     precision: str = "auto",
+    processes: int | Literal["auto"] = 1,
 ) -> Index:
     """Encodes candidates and stores their vectors in a folder to search.
 
@@ -226,14 +227,17 @@ def build_index(
     show: draw a progress bar on standard error
     reverse: store contexts, to be found by candidates, which a `bi` can
     split: `TOKENS:OVERLAP` cuts long texts into passages of at most so many tokens; a search finds the texts by them
+    processes: number of processes that encode texts on a CPU; `auto` is one for each core, and one for few texts
     """
     from twofold.index import Index
+    from twofold.runtime.workers import Processes
 
     loading = (device, allow_code, runtime, precision)
     ranker = model if isinstance(model, Ranker) else load_ranker(model, *loading)
     ranker = ranker.reversed() if reverse else ranker
     name = "" if isinstance(model, Ranker) else str(Path(model).resolve() if Path(model).exists() else model)
-    return Index.build(folder, ranker, texts, stored, name, show, split)
+    start = Processes(name, processes, allow_code).started
+    return Index.build(folder, ranker, texts, stored, name, show, split, start)
 
 
 def open_index(

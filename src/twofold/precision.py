@@ -1,4 +1,4 @@
-"""What this machine computes fast: bfloat16 where the processor's flags and a timed product say so; its threads."""
+"""Precision that this machine computes fast, by the processor's flags and a timed product; and its threads."""
 
 from __future__ import annotations
 

@@ -13,6 +13,18 @@ Report = Callable[..., None]
 SECONDS_BETWEEN_LINES = 30.0
 
 
+class Once:
+    """Line on standard error that is printed at most once, before work that takes some seconds."""
+
+    def __init__(self, line: str) -> None:
+        self.line, self._said = line, False
+
+    def __call__(self) -> None:
+        if not self._said:
+            print(self.line, file=sys.stderr, flush=True)
+        self._said = True
+
+
 @contextlib.contextmanager
 def bar(title: str, total: float | None, done: float = 0.0, show: bool = True) -> Iterator[Report]:
     """Shows a progress bar from `done` to `total`; without a total it counts."""

@@ -15,6 +15,7 @@ from tests import made
 from tests.conftest import small_recipe, write_jsonl
 from twofold.cli import main
 from twofold.config import ROLES, kinds
+from twofold.data.named_models import MODELS
 from twofold.recipe.file import recipe_names, to_yaml
 
 ROWS = made.numbers(60, seed=4)
@@ -218,6 +219,7 @@ def test_list_names_what_comes_along() -> None:
         "metrics": kinds("metrics"),
         "recipes": recipe_names(),
         "experiments": [],
+        "models": list(MODELS),
     }
     shown = done("list")
     assert all(name in shown for role in ROLES for name in kinds(role))

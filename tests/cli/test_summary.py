@@ -21,7 +21,7 @@ from twofold.recipe import train
 from twofold.recipe.file import recipe_names, to_yaml
 from twofold.storage import tensor_shapes
 
-NOT_HERE = {"rank_convai2", "rank_ubuntu_v2"}
+NOT_HERE = {"rank_convai2", "rank_reranker", "rank_ubuntu_v2"}
 """Recipes whose backbone is downloaded."""
 
 

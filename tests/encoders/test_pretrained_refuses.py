@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from tests.encoders.tiny_backbones import POSITIONS, save
 from twofold.config import structure
-from twofold.data import backbones
+from twofold.data import named_models
 from twofold.encoders import EncoderConfig
 from twofold.encoders.pretrained import Config
 from twofold.errors import TwofoldError
@@ -82,17 +82,11 @@ def test_a_folder_that_is_not_there(name: str, act: Callable[[Config], Any]) -> 
     assert time.perf_counter() - start < 2
 
 
-def test_the_default_without_its_package_names_the_line_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(package: str, remedy: str) -> Path:
-        raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
-
-    monkeypatch.setattr(backbones, "packaged_folder", missing)
-    assert backbones.folder_of("default") == "sentence-transformers/all-MiniLM-L6-v2"
-    monkeypatch.setattr(backbones, "DEFAULT_HUB", "no/such-model")  # the real one may lie in a user's cache
+def test_the_default_without_its_package_names_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_models, "package_folder", lambda module: None)
     for act in (Config.settled, Config.own_tokenizer):
         line = refused(lambda act=act: act(Config()))  # type: ignore[misc]
-        assert line.startswith("default: could not be loaded (")
-        assert line.endswith("; pip install 'twofold[default]'")
+        assert line == "default: its weights are not on this machine; `twofold pull default` brings them"
 
 
 def test_no_tokenizer(folder: Path) -> None:

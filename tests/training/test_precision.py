@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from tests import made
 from tests.conftest import decoder, encoder, small_model, small_recipe, write_jsonl
 from twofold.data.tokenizer import TextTokenizer
+from twofold.generate.search import GenerateOptions
 from twofold.layers.lookups import RowGradients
 from twofold.layers.mixed_precision import autocast
 from twofold.recipe import Recipe, train
@@ -124,3 +125,25 @@ def test_a_table_that_does_not_learn_gets_no_gradient() -> None:
         states = embedding(torch.tensor([3]))
     assert not states.requires_grad
     assert embedding.weight.grad is None
+
+
+@pytest.mark.parametrize("writes", ["transformer", "rnn", "attention_rnn"])
+@pytest.mark.parametrize("reads", ["transformer", "rnn"])
+def test_texts_are_generated_in_the_precision_of_the_model(tokenizer: TextTokenizer, reads: str, writes: str) -> None:
+    torch.manual_seed(3)
+    model = small_model(tokenizer, encoder(reads), decoder(writes)).eval()
+    texts = ["one two three", "seven", "nine eight seven six five four"]
+    for beam in (1, 3):
+        options = GenerateOptions(beam=beam, min_length=6, max_length=6)
+        model.precision = None
+        exact = model.predict(texts, options)
+        model.precision = torch.bfloat16
+        rounded = model.predict(texts, options)
+        scores = [[prediction.score for prediction in predictions] for predictions in (exact, rounded)]
+        assert scores[0] != scores[1]
+        assert scores[1] == pytest.approx(scores[0], rel=0.1)
+    greedy = GenerateOptions(min_length=6, max_length=6)
+    streamed = model.stream(texts[2], greedy)
+    first = next(streamed)
+    assert not torch.is_autocast_enabled("cpu")  # between two pieces
+    assert first + "".join(streamed) == model.predict(texts[2], greedy)[0].output

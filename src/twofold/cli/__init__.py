@@ -9,7 +9,22 @@ from typing import Any
 import click
 
 from twofold import __version__
-from twofold.cli import cache, compare, convert, demo, evaluate, export, predict, rank, ranking, summary, train
+from twofold.cli import (
+    cache,
+    compare,
+    convert,
+    demo,
+    evaluate,
+    export,
+    predict,
+    pull,
+    rank,
+    ranking,
+    search,
+    serve,
+    summary,
+    train,
+)
 from twofold.errors import SeveralErrors, TwofoldError, one_line
 
 MOST_LINES = 20
@@ -77,13 +92,15 @@ def main() -> None:
       twofold rank default --candidates answers.txt "how do I list a folder?"
       twofold index build answers.index --model default --texts answers.txt
       twofold search answers.index "how do I list a folder?"
+      twofold serve runs/rank_poly answers.index           HTTP, and a page that explains
+      twofold pull default-reranker                        weights of a named model
       twofold import uncased_L-12_H-768_A-12 runs/bert     convert weights from elsewhere
       twofold export runs/rank_bi onnx_folder --to onnx    models for other programs
     """
 
 
 _MODELS = (train.train, summary.summary, compare.compare, evaluate.evaluate, predict.predict)
-_RANKERS = (rank.rank, ranking.index, ranking.search)
-_WEIGHTS = (convert.import_weights, export.export)
+_RANKERS = (rank.rank, ranking.index, search.search, serve.serve)
+_WEIGHTS = (pull.pull, convert.import_weights, export.export)
 for command in (demo.demo, *_MODELS, *_RANKERS, *_WEIGHTS, cache.cache, train.list_parts):
     main.add_command(command)

@@ -9,9 +9,10 @@ from twofold.cli.options import json_option, show
 
 @click.group()
 def cache() -> None:
-    """Show or empty the cache folder: tokenized data, graphs of engines, and rankers that need no torch.
+    """Show or empty the cache folder: tokenized data, graphs of engines, rankers that need no torch, pulled models.
 
-    The folder is $TWOFOLD_CACHE, or twofold in the user's cache folder. Everything in it is made anew when needed.
+    The folder is $TWOFOLD_CACHE, or twofold in the user's cache folder. Everything in it but the models is made anew
+    when needed; `twofold pull` brings models again.
 
     \b
       twofold cache info
@@ -37,11 +38,13 @@ def info(as_json: bool) -> None:
 
 
 @cache.command()
-@click.argument("kind", required=False, type=click.Choice(["data", "engines", "rankers"]))
+@click.argument("kind", required=False, type=click.Choice(["data", "engines", "rankers", "models"]))
 @json_option
 def clear(kind: str | None, as_json: bool) -> None:
-    """Remove all entries, or those of one KIND: data, engines or rankers."""
+    """Remove what is made anew when needed, or the entries of one KIND: data, engines, rankers or models."""
+    from twofold.data.named_models import FOLDER
     from twofold.runtime.store import entries, remove
 
-    removed = {name: remove(folders) for name, folders in entries().items() if kind in (None, name)}
+    chosen = {name: folders for name, folders in entries().items() if kind == name or (kind is None and name != FOLDER)}
+    removed = {name: remove(folders) for name, folders in chosen.items()}
     show({"removed": removed}, [f"removed {count:,} {name}" for name, count in removed.items()], as_json)

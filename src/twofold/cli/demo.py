@@ -22,6 +22,7 @@ ASKED = (
 HELD_OUT = 300
 SEED = 1
 ROWS, CROSS_ROWS, CROSS_JUDGED = 2560, 384, 150
+RANKERS = ("bi", "poly", "cross")
 ADDS = {"decoders": 20, "decoders.main.compare": 0, "candidate_tower": 0}
 """Learning-rate multipliers of a cross-encoder that adds to the score of a frozen bi-encoder."""
 
@@ -54,7 +55,9 @@ def recipes(train: Path, runs: Path) -> dict[str, dict[str, Any]]:
 
 @click.command()
 @click.option("--out", type=FilePath(), help="Keep the trained models in this folder.")
-def demo(out: Path | None) -> None:
+@click.option("--serve", is_flag=True, help="Then serve the three rankers, with a page that shows how they differ.")
+@click.option("--port", default=8000, type=click.IntRange(0, 65_535), help="--serve: port; 0 takes a free one.")
+def demo(out: Path | None, serve: bool, port: int) -> None:
     """Train three rankers that find functions of Python's standard library by a description.
 
     Reads the documentation that is installed with Python, fine-tunes a bi-, a poly- and a cross-encoder from `default`,
@@ -63,36 +66,60 @@ def demo(out: Path | None) -> None:
     \b
       twofold demo
       twofold demo --out runs/demo
+      twofold demo --serve
     """
+    from twofold.cli.serve import check_packages
+
+    if serve:
+        check_packages()  # now, not after the training
+    if out:
+        with storage.writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = out or Path(temporary)
+        texts = _train_and_compare(folder, Path(temporary))
+        if out:
+            click.echo(f'\nThe models are in {out}; try: twofold rank {out}/poly --candidates FILE "your question"')
+        if serve:
+            _serve(folder, texts, Path(temporary) / "functions.index", port)
+
+
+def _train_and_compare(folder: Path, temporary: Path) -> list[str]:
+    """Trains the rankers and prints what they answer; returns the descriptions of all functions."""
     from twofold import api
     from twofold.cli.stdlib_docs import pairs, standard_library_docs
     from twofold.recipe import Recipe, train
 
-    if out:
-        with storage.writing(out):
-            out.mkdir(parents=True, exist_ok=True)
     rows = pairs(standard_library_docs())
     shuffled = _shuffled(rows)
     held, learned = shuffled[:HELD_OUT], shuffled[HELD_OUT:]
     click.echo(f"{len(rows):,} functions and classes of the standard library, for example", err=True)
     click.echo(f"  {learned[0]['context'][0]}  →  {learned[0]['response']}\n", err=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = out or Path(temporary)
-        file = Path(temporary) / "pairs.jsonl"
-        file.write_text("".join(json.dumps(row) + "\n" for row in learned), encoding="utf-8")
-        for name, recipe in recipes(file, folder).items():
-            click.echo(f"training {name} ...", err=True)
-            if not train(Recipe.of(recipe), folder / name).finished:
-                raise click.Abort
-        models = {name: api.load_ranker(folder / name) for name in ("bi", "poly", "cross")}
+    file = temporary / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in learned), encoding="utf-8")
+    for name, recipe in recipes(file, folder).items():
+        click.echo(f"training {name} ...", err=True)
+        if not train(Recipe.of(recipe), folder / name).finished:
+            raise click.Abort
+    models = {name: api.load_ranker(folder / name) for name in RANKERS}
     texts = [str(row["response"]) for row in rows]
     ready = _compare(models, held, texts)
     for question in ASKED:
         click.echo(f"\n{question}")
         for hit in models["poly"].rank(question, ready["poly"], k=3):
             click.echo(f"{hit.score:8.2f}  {hit.text}")
-    if out:
-        click.echo(f'\nThe models are in {out}; try: twofold rank {out}/poly --candidates FILE "your question"')
+    return texts
+
+
+def _serve(folder: Path, texts: list[str], index: Path, port: int) -> None:
+    """Serves the rankers, and an index of all functions to search."""
+    from twofold import api
+    from twofold.cli.serve import start
+    from twofold.serve.settings import Settings
+
+    click.echo("", err=True)
+    api.build_index(index, folder / "poly", texts, show=True).close()
+    start(Settings((*(str(folder / name) for name in RANKERS), f"functions={index}"), port=port))
 
 
 def _shuffled(rows: list[Any]) -> list[Any]:

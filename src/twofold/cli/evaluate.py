@@ -71,8 +71,8 @@ class CorpusForm(click.ParamType[str]):
 def evaluate(model: str, data: str, as_json: bool, **options: Any) -> None:
     """Evaluate MODEL on the rows of DATA, a file with the columns of the training data.
 
-    MODEL is a folder; a ranker can also be `default`, `default-multilingual` or a hub id. Text is generated with the
-    options that are saved with the model, unless you set them here.
+    MODEL is a folder; a ranker can also be a named model (`twofold list models`) or a hub id. Text is generated with
+    the options that are saved with the model, unless you set them here.
 
     \b
       twofold evaluate runs/translate dev.tsv.gz

@@ -72,6 +72,17 @@ class Stage(click.ParamType[tuple[str, int]]):
         return name, int(depth)
 
 
+class Count(click.ParamType[int | str]):
+    """Number of processes, or `auto`."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == "auto" or isinstance(value, int):
+            return cast("int | str", value)
+        return click.IntRange(1).convert(value, param, ctx)
+
+
 def several(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Combines options to one decorator, in this order."""
 

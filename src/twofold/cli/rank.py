@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from twofold.cli.options import RowsFile, check_files
-from twofold.cli.ranking import TEXTS, ranking_options, reverse_option, show_hits
+from twofold.cli.ranking import TEXTS, check_probabilities, ranking_options, reverse_option, show_hits
 
 
 @click.command()
@@ -30,27 +31,32 @@ def rank(
     explain: bool,
     k: int,
     then: tuple[tuple[str, int], ...],
+    probabilities: bool,
     as_json: bool,
     **place: Any,
 ) -> None:
     """Rank the candidates for CONTEXT; several CONTEXTs are the turns of one dialogue, oldest first.
 
-    MODEL is a folder, a hub id, `default` (English) or `default-multilingual` (Korean and fifteen others).
+    MODEL is a folder, a hub id or a named model: `default` (English), `default-multilingual` (Korean and
+    fifteen others), and those that `twofold list models` shows.
 
     \b
       twofold rank default --candidates answers.txt "how do I list a folder?"
       cut -f 2 answers.tsv | twofold rank default --candidates - "how do I list a folder?"
       twofold rank runs/rank_poly --candidates answers.jsonl "hi" "hello, what can I do?" "my disk is full" -k 3
       twofold rank runs/rank_bi --candidates answers.txt "my disk is full" --then runs/rank_cross:20 --json
+      twofold rank default --candidates answers.txt "my disk is full" --then default-reranker:50 --probabilities
       twofold rank runs/retrieve_images --candidates photos.zip "two dogs run on grass"
       twofold rank runs/retrieve_images --reverse --candidates captions.txt dog.jpg
     """
     from twofold.runtime.light_ranker import find_ranker
 
     how = {name: place[name] for name in ("runtime", "precision")}
-    light = None if reverse or explain or then or place["device"] != "auto" else find_ranker(model, **how)
+    whole = reverse or explain or then or probabilities or place["device"] != "auto"
+    light = None if whole else find_ranker(model, **how)
     if light is None:
-        _rank_by_torch(model, list(context), candidates, reverse, explain, k, then, as_json, **place)
+        shown = {"explain": explain, "probabilities": probabilities, "as_json": as_json}
+        _rank_by_torch(model, list(context), candidates, reverse, k, then, shown, **place)
         return
     from twofold.data.candidates import read_candidates, with_ids
 
@@ -64,10 +70,9 @@ def _rank_by_torch(
     turns: list[str],
     candidates: str,
     reverse: bool,
-    explain: bool,
     k: int,
     then: tuple[tuple[str, int], ...],
-    as_json: bool,
+    shown: Mapping[str, bool],
     **place: Any,
 ) -> None:
     """Ranks with the whole model, and keeps what the next call needs to rank without torch."""
@@ -83,12 +88,14 @@ def _rank_by_torch(
     rankers = api.load_stages(first, then, **place)
     read = with_ids(list(first.candidates.candidates(candidates)))
     last = [first, *(ranker for ranker, _ in rankers)][-1]
+    check_probabilities(last, shown["probabilities"])
     check_files(turns, first.contexts.config)
     first.check_context(turns)
     with bar("reading candidates", len(read), show=len(read) > 1000) as progress:
         ready = first.prepare_given(read, progress)
     hits = cascade(lambda depth: first.rank(turns, ready, depth), len(ready), rankers, turns, k)
-    show_hits(turns, hits, as_json or explain, explain_hits(last, turns, read, hits) if explain else None)
+    explanation = explain_hits(last, turns, read, hits) if shown["explain"] else None
+    show_hits(turns, hits, shown["as_json"] or shown["explain"], explanation, shown["probabilities"])
     folder = light_ranker.folder_for(model, place["runtime"], place["precision"])
     if folder is not None and place["device"] == "auto":
         light_files.write(first, folder)

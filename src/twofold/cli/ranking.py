@@ -1,4 +1,4 @@
-"""`twofold search` and `twofold index`: candidates in an index."""
+"""`twofold index`: candidates in an index; and the options and answers of commands that rank."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twofold.cli.options import (
+    Count,
     FilePath,
     RowsFile,
     Stage,
-    check_files,
     json_option,
-    loading_options,
     several,
     show,
     where_options,
 )
+from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
     from twofold.index import Index
+    from twofold.model import Ranker
     from twofold.results import Hit, Hits
     from twofold.results.explanation import RankingExplanation
 
@@ -29,13 +30,15 @@ TEXTS = (
     "Lines of text, or jsonl, tsv, csv with `text`, `id` and any further fields; also .gz. Images: a folder, a zip "
     "archive or a table. `-` reads lines of text or JSON from standard input."
 )
-_folder = click.argument("folder", metavar="INDEX", type=FilePath())
+folder_argument = click.argument("folder", metavar="INDEX", type=FilePath())
+"""Folder of an index."""
 _texts = click.option("--texts", required=True, type=RowsFile(), help=TEXTS)
-_model = click.option("--model", help="Folder of the index's model, if it was moved.")
+model_option = click.option("--model", help="Folder of the index's model, if it was moved.")
+"""Model of an index."""
 reverse_option = click.option(
     "--reverse", is_flag=True, help="Swap the two sides of a `bi` ranker: find contexts for a candidate."
 )
-_new_texts = several(_folder, _texts, _model, where_options)
+_new_texts = several(folder_argument, _texts, model_option, where_options)
 ranking_options = several(
     click.option("-k", default=10, type=click.IntRange(1), help="Number of hits."),
     click.option(
@@ -45,56 +48,16 @@ ranking_options = several(
         metavar="MODEL:K",
         help="Re-rank the best K candidates with MODEL; can be repeated.",
     ),
+    click.option(
+        "--probabilities",
+        is_flag=True,
+        help="Show probabilities in the place of scores, and beside them in JSON, if the last MODEL is a cross-encoder "
+        "whose scores are logits, such as default-reranker.",
+    ),
     where_options,
     json_option,
 )
-"""Options for the number of hits, later stages of a cascade, the device and JSON."""
-
-
-@click.command()
-@_folder
-@click.argument("context", nargs=-1, required=True)
-@click.option("--where", metavar="FILTER", help="Only candidates whose fields match, such as 'lang = \"ko\"'.")
-@click.option("--exclude", multiple=True, metavar="ID", help="Leave out the candidate with this id; can be repeated.")
-@click.option(
-    "--mode",
-    default="exact",
-    type=click.Choice(["exact", "fast"]),
-    help="exact: the true top-k, with a certificate; fast: approximate, at half the cost.",
-)
-@_model
-@ranking_options
-def search(
-    folder: Path,
-    context: tuple[str, ...],
-    model: str | None,
-    k: int,
-    then: tuple[tuple[str, int], ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Search INDEX for CONTEXT; several CONTEXTs are the turns of one dialogue, oldest first.
-
-    The search is exact, with a certificate that no other candidate scores higher; --mode fast is approximate. With
-    --then, another ranker re-ranks the best K candidates.
-
-    \b
-      twofold search answers.index "how do I list a folder?"
-      twofold search answers.index "hi" "hello, what can I do?" "my disk is full" -k 3 --json
-      twofold search answers.index "my disk is full" --where 'lang = "en" and year >= 2020' --then runs/rank_cross:20
-    """
-    from twofold import api
-    from twofold.model.candidates import cascade
-
-    loading = loading_options(options)
-    with api.open_index(folder, model, **loading) as index:
-        rankers = api.load_stages(index.model, then, **loading)
-        turns, excluded = list(context), index.given_ids(options["exclude"])
-        check_files(turns, index.model.contexts.config)
-        index.model.check_context(turns)  # the model is loaded before the clock starts
-        filters = (options["where"], excluded, options["mode"])
-        hits = cascade(lambda depth: index.search(turns, depth, *filters), len(index), rankers, turns, k)
-    show_hits(turns, hits, as_json)
+"""Options for the number of hits, later stages of a cascade, probabilities, the device and JSON."""
 
 
 @click.group()
@@ -112,7 +75,7 @@ def index() -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.option(
     "--model", required=True, help="Bi-encoder, poly-encoder or late interaction: a folder, a hub id, `default`, ..."
 )
@@ -127,6 +90,13 @@ def index() -> None:
     metavar="TOKENS:OVERLAP",
     help="Split texts into passages of at most TOKENS tokens, OVERLAP of them in common; a text has the score of "
     "its best passage.",
+)
+@click.option(
+    "--processes",
+    type=Count(),
+    default="auto",
+    metavar="N",
+    help="Number of processes that encode; auto: one for each core, one for few texts.",
 )
 @reverse_option
 @where_options
@@ -159,7 +129,7 @@ def update(folder: Path, texts: str, **opening: Any) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def remove(folder: Path, ids: tuple[str, ...]) -> None:
     """Remove candidates by id. If an id is unknown, nothing is removed."""
@@ -167,7 +137,7 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 def compact(folder: Path) -> None:
     """Merge the files of an index after many changes, without removed candidates."""
     from twofold import api
@@ -177,7 +147,7 @@ def compact(folder: Path) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.argument("new", metavar="NEW", type=FilePath())
 @click.option("--anyway", is_flag=True, help="Copy even if the index has lost some of its last changes.")
 def copy(folder: Path, new: Path, anyway: bool) -> None:
@@ -192,7 +162,7 @@ def copy(folder: Path, new: Path, anyway: bool) -> None:
 
 
 @index.command()
-@_folder
+@folder_argument
 @click.option("--check", is_flag=True, help="Compare all files with their checksums.")
 @json_option
 def info(folder: Path, check: bool, as_json: bool) -> None:
@@ -220,16 +190,32 @@ def _info(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def show_hits(context: list[str], hits: Hits, as_json: bool, explanation: RankingExplanation | None = None) -> None:
+def check_probabilities(last: Ranker, asked: bool) -> None:
+    """Refuses to show probabilities if the scores of the last ranker have none."""
+    if asked and not last.has_probabilities:
+        told = f"the scores of a '{last.kind}' without a bias have no level that is a probability"
+        raise TwofoldError(f"--probabilities: {told}; end with a cross-encoder: --then default-reranker:50")
+
+
+def show_hits(
+    context: list[str],
+    hits: Hits,
+    as_json: bool,
+    explanation: RankingExplanation | None = None,
+    probabilities: bool = False,
+) -> None:
     """Prints the best candidates, one on each line, or as JSON."""
-    shown = [_as_dict(hit) for hit in hits]
+    shown = [_as_dict(hit, probabilities) for hit in hits]
     content = {"context": context, "hits": shown, "exact": hits.exact, "milliseconds": hits.milliseconds}
     content |= {"explanation": explanation.as_dict()} if explanation else {}
-    show(content, (f"{hit.score:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for hit in hits), as_json)
+    numbers = [hit.probability if probabilities else hit.score for hit in hits]
+    lines = zip(numbers, hits, strict=True)
+    show(content, (f"{number:8.3f}  {_shown(hit.id):>8}  {_shown(hit.text)}" for number, hit in lines), as_json)
 
 
-def _as_dict(hit: Hit) -> dict[str, Any]:
+def _as_dict(hit: Hit, probabilities: bool) -> dict[str, Any]:
     shown = {"text": hit.text, "score": hit.score, "id": hit.id}
+    shown |= {"probability": hit.probability} if probabilities else {}
     shown |= {"fields": dict(hit.fields)} if hit.fields else {}
     return shown | ({"passage": vars(hit.passage)} if hit.passage else {})
 

@@ -15,8 +15,8 @@ from twofold.cli.options import json_option, show
 def summary(name: str, changes: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
     """Show the parts of a model, the tensor shapes between them, and the parameters of each part.
 
-    MODEL is a folder, a hub id, `default` or `default-multilingual`. RECIPE is a YAML file or the name of a packaged
-    recipe; it needs neither a training nor the data.
+    MODEL is a folder, a hub id or a named model (`twofold list models`). RECIPE is a YAML file or the name of a
+    packaged recipe; it needs neither a training nor the data.
 
     \b
       twofold summary translate

@@ -39,16 +39,29 @@ def train(recipe: str, changes: tuple[str, ...], out: str, resume: bool, resume_
 
 
 @click.command("list")
+@click.argument("what", required=False, type=click.Choice(["models"]))
 @json_option
-def list_parts(as_json: bool) -> None:
-    """List the built-in inputs, outputs, encoders, decoders, losses, metrics, recipes and experiments.
+def list_parts(what: str | None, as_json: bool) -> None:
+    """List the built-in inputs, outputs, encoders, decoders, losses, metrics, recipes, experiments and named models.
+
+    `twofold list models` shows what each named model is, its license and size, and whether it is on this machine.
 
     \b
       twofold list
+      twofold list models
       twofold list --json
     """
     from twofold.config import ROLES, kinds
+    from twofold.data.named_models import MODELS
     from twofold.recipe.file import recipe_names
 
-    parts = {role: kinds(role) for role in ROLES} | {"recipes": recipe_names(), "experiments": []}
+    if what:
+        from twofold.cli.pull import models_lines
+        from twofold.models import known_models
+
+        models = known_models()
+        show({"models": [known.as_dict() for known in models]}, models_lines(models), as_json)
+        return
+    further: dict[str, list[str]] = {"recipes": recipe_names(), "experiments": [], "models": list(MODELS)}
+    parts = {role: kinds(role) for role in ROLES} | further
     show(parts, (f"{what + ':':13} {', '.join(names) or 'none yet'}" for what, names in parts.items()), as_json)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save as as_safetensors
 from torch import Tensor
 
 from twofold import storage
-from twofold.convert.contents import AGAIN, Contents, Item, Settings, read_bytes, short
+from twofold.convert.contents import AGAIN, Contents, Item, Settings, read_bytes
 from twofold.errors import TwofoldError
 from twofold.model.sentence_misfits import misfits_of
 from twofold.model.sentences import (
@@ -27,6 +25,7 @@ from twofold.model.sentences import (
     modes_of,
     read_sentence_folder,
 )
+from twofold.storage.pickled import apart, read_pickled
 
 CONFIG = "config.json"
 WHOLE = ("model.safetensors", "pytorch_model.bin")
@@ -104,7 +103,7 @@ def _weights(source: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
     """Reads all tensors; also returns the names on which the index file and the weight files disagree."""
     for whole in WHOLE:
         if (source / whole).is_file():
-            return _apart(_read(source / whole)), ()
+            return apart(_read(source / whole)), ()
         if (listed := source / f"{whole}.index.json").is_file():
             return _parts(listed)
     raise TwofoldError(f"{source}: holds no weights that can be read ({' or '.join(WHOLE)}); {AGAIN}")
@@ -121,32 +120,10 @@ def _parts(listed: Path) -> tuple[dict[str, Tensor], tuple[Item, ...]]:
         tensors |= _read(listed.with_name(file))
     lost = [Item("missing", name) for name in sorted(where.keys() - tensors.keys())]
     more = [Item("unknown", name, tuple(tensors[name].shape)) for name in sorted(tensors.keys() - where.keys())]
-    return _apart(tensors), (*lost, *more)
+    return apart(tensors), (*lost, *more)
 
 
 def _read(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return storage.read_tensors(path, AGAIN)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about versions of pickle, before it fails anyway
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise TwofoldError(f"{path}: no such file; {AGAIN}") from None
-    except Exception as error:  # a damaged pickle may raise anything
-        remedy = "save its tensors alone, best as model.safetensors; code in it is never run"
-        raise TwofoldError(f"{path}: not readable as tensors alone ({short(error)}); {remedy}") from error
-    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
-        raise TwofoldError(f"{path}: does not hold named tensors and nothing else; save the model's state_dict alone")
-    return {str(name): tensor.detach() for name, tensor in content.items()}
-
-
-def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies tensors into memory of their own, which safetensors needs; tied tensors are written twice."""
-    seen: set[int] = set()
-    apart = {}
-    for name, value in tensors.items():
-        memory = value.untyped_storage()
-        apart[name] = value.clone() if memory.data_ptr() in seen or memory.nbytes() > value.nbytes else value
-        seen.add(memory.data_ptr())
-    return apart
+    return read_pickled(path, AGAIN)

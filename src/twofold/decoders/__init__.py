@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -63,6 +63,14 @@ class RankingDecoderConfig(DecoderConfig):
     def reads_alone(self) -> bool:
         """Returns True if context and candidate are each read alone, possibly in addition to the joined text."""
         return not self.joined
+
+    def joint_limit(self) -> int | None:
+        """Returns the maximum number of tokens of a joined text, or None for as many as both sides have."""
+        return None
+
+    def limited(self, longest: int) -> Self:
+        """Returns settings whose joined texts have at most `longest` tokens."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,10 @@ class RankingDecoder(Decoder):
     def score_at_once(self, contexts: Vectors, candidates: Vectors) -> Tensor:
         """Scores of all pairs, (contexts, candidates), in one piece, so that it can be exported."""
         return self.score(contexts, candidates)
+
+    def probabilities(self, scores: Tensor) -> Tensor | None:
+        """Probabilities that candidates fit, from their scores; None where the level of scores means nothing."""
+        return None
 
     def sentence_modules(self) -> SentenceModules:
         """Layers by which sentence-transformers makes the same vectors or scores; most decoders have none."""

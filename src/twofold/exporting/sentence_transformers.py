@@ -103,16 +103,15 @@ def _build(model: Ranker, layers: SentenceModules, texts: list[TextInput], made:
     networks = [_network(model, encoder, made / str(number), limit) for number, encoder in enumerate(model.encoders())]
     width = model.config.encoder.spec().width("states")
     pooling = modules.Pooling(width, ELSEWHERE[cast(Any, layers.pooling)])
+    dense = [_dense(linear, activation) for linear, activation in layers.dense]
     if layers.scores is not None:
         scores = _dense(layers.scores, torch.nn.Identity(), module_output_name="scores")
-        return library.CrossEncoder(
-            modules=[networks[0], pooling, scores], activation_fn=torch.nn.Identity(), device="cpu", num_labels=1
-        )
+        chain = [networks[0], pooling, *dense, scores]
+        return library.CrossEncoder(modules=chain, activation_fn=torch.nn.Identity(), device="cpu", num_labels=1)
     first = networks[0]
     if len(networks) > 1:
         router: Any = import_module("sentence_transformers.base.modules").Router
         first = router.for_query_document([networks[0]], [networks[1]])
-    dense = [_dense(linear, activation) for linear, activation in layers.dense]
     chain = [first, pooling, *dense, *([modules.Normalize()] if layers.normalize else [])]
     prompts = {name: text.text.prompt for name, text in zip(PROMPTS, texts, strict=True)}
     similarity = "cosine" if layers.cosine else "dot"

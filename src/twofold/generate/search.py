@@ -18,6 +18,10 @@ from twofold.types import Hidden, Vocabulary
 
 MOST_HYPOTHESES = 1_000
 LARGEST_SEED = 2**63 - 1
+LARGEST_PENALTY = 20.0
+"""Largest exponent of the length penalty: powers of lengths are computed beyond what a text can have."""
+COLDEST, HOTTEST = 1e-6, 1e6
+"""Limits of the temperature, within which probabilities are numbers."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,10 @@ class GenerateOptions:
             raise ValueError(f"sampling writes one hypothesis; set beam to 1, not {self.beam}")
         if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.no_repeat < 0:
             raise ValueError("temperature must be above 0, top_p in (0, 1], top_k and no_repeat at least 0")
-        if not math.isfinite(self.length_penalty) or not math.isfinite(self.temperature):
-            raise ValueError(f"length_penalty {self.length_penalty} and temperature {self.temperature} must be finite")
+        if not abs(self.length_penalty) <= LARGEST_PENALTY:
+            raise ValueError(f"length_penalty must be from -{LARGEST_PENALTY:g} to {LARGEST_PENALTY:g}")
+        if not COLDEST <= self.temperature <= HOTTEST:
+            raise ValueError(f"temperature must be from {COLDEST:g} to {HOTTEST:g}, not {self.temperature:g}")
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")
         if not 0 <= self.min_length <= (self.max_length or self.min_length):
@@ -281,5 +287,6 @@ def _draw(scores: Tensor, options: GenerateOptions, draw: torch.Generator) -> Te
     if options.top_p < 1:
         ordered, order = scores.softmax(-1).sort(-1, descending=True)
         beyond = ordered.cumsum(-1) - ordered >= options.top_p
+        beyond[:, 0] = False  # the most likely one stays, however small top_p is
         scores = scores.masked_fill(beyond.gather(1, order.argsort(-1)), -math.inf)
     return torch.multinomial(scores.softmax(-1), 1, generator=draw)[:, 0]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -18,20 +16,25 @@ from twofold.data.candidates import Text, Texts, at_hand
 from twofold.data.passages import Sizes, Split
 from twofold.data.top_k import as_k
 from twofold.errors import TwofoldError, as_list
+from twofold.index import forks
 from twofold.index.catalog import Catalog, CatalogPerThread
-from twofold.index.quantized import Rows
+from twofold.index.encoding import StartWorkers
+from twofold.index.explaining import explained
+from twofold.index.information import info
 from twofold.index.search import Query, search
-from twofold.index.shards import SHARD_FOLDER, MissingShardError, Shard
-from twofold.index.snapshot import SnapshotCache, copy_index
+from twofold.index.shards import MissingShardError
+from twofold.index.snapshot import Snapshot, SnapshotCache, copy_index
 from twofold.index.top_k import ranked_hits
 from twofold.index.writer import Writer, build_index
 from twofold.results import Hit, Hits, StoredCandidate
-from twofold.types.searching import ContextReader, EncodedContexts, SearchHead
+from twofold.results.explanation import SearchExplanation
+from twofold.types.searching import ContextReader, EncodedContexts
 
 if TYPE_CHECKING:  # an index can be searched without torch
     from twofold.model.ranker import Ranker
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
+T = TypeVar("T")
 Folder = str | Path
 Load = Callable[[Folder, Mapping[str, str]], "Ranker"]
 """Function that loads a ranker by name; it is also given the runtime and precision of the index."""
@@ -39,8 +42,6 @@ Ids = Iterable[Any]
 Mode = Literal["exact", "fast"]
 AT_A_TIME = 32
 """Number of contexts that read the index together, which bounds the memory."""
-ENGINES = {False: "exact search by 8-bit bounds", True: "exact search by a scan"}
-"""Names of the searches, by whether several vectors are kept of a candidate."""
 
 
 class Index:
@@ -53,7 +54,7 @@ class Index:
         self._reader: ContextReader | None = None
         self._catalogs = CatalogPerThread(self.folder)
         self._snapshots = SnapshotCache(self.folder)
-        _OPEN.add(self)
+        forks.OPEN.add(self)
         self._catalog  # noqa: B018 - refuses a folder without an index now
 
     @classmethod
@@ -66,15 +67,16 @@ class Index:
         name: str = "",
         show: bool = False,
         split: Sizes | None = None,
+        start_workers: StartWorkers | None = None,
     ) -> Self:
         """Encodes every text and stores its vectors; a build that was cut short goes on where it stood.
 
         stored: float32, float16 or int8; by default float32, or float16 where a candidate has several vectors
-        name: under which the model will be loaded again; show: draw a bar
+        name: under which the model will be loaded again; show: draw a bar; start_workers: starts processes that encode
         split: `TOKENS:OVERLAP`, cuts texts into passages of at most so many tokens; by default they stay whole
         """
-        cut = None if split is None else Split.of(split)
-        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show)
+        cut = split if split is None else Split.of(split)
+        build_index(Path(folder), model, name, at_hand(texts), stored, cut, show, start_workers)
         return cls(folder, model)
 
     # --- changes ---
@@ -133,18 +135,51 @@ class Index:
         model, excluded = self._reader or self.model, as_list(exclude, "exclude")
         checked = [model.check_context(context) for context in as_list(contexts, "contexts")]
         start = time.perf_counter()
-        embeddings = model.embed_contexts(checked)
-        answers: list[tuple[list[Hit], bool]] = []
-        for first in range(0, len(checked), AT_A_TIME):
-            some = embeddings[first : first + AT_A_TIME]
-            answers += self._search(model.head, some, k, where, excluded, mode == "fast")
+        answers = self.search_embedded(model.embed_contexts(checked), k, where, excluded, mode)
         each = (time.perf_counter() - start) * 1000 / len(checked)
+        return [Hits(hits, hits.exact, each) for hits in answers]
+
+    def search_embedded(
+        self, contexts: EncodedContexts, k: int = 10, where: str | None = None, exclude: Ids = (), mode: Mode = "exact"
+    ) -> list[Hits]:
+        """Searches for contexts that the model has embedded."""
+        start, answers = time.perf_counter(), []
+        for first in range(0, len(contexts), AT_A_TIME):
+            answers += self._search(contexts[first : first + AT_A_TIME], k, where, list(exclude), mode == "fast")
+        each = (time.perf_counter() - start) * 1000 / max(1, len(answers))
         return [Hits(hits, proven, each) for hits, proven in answers]
 
+    def explain(
+        self, context: Text, k: int = 10, where: str | None = None, exclude: Ids = ()
+    ) -> tuple[Hits, SearchExplanation]:
+        """Searches; returns the hits, and what proves them: bounds of all candidates and the floor."""
+        start = time.perf_counter()
+        asked, excluded = [self.model.check_context(context)], as_list(exclude, "exclude")
+        query = Query(self.model.head, self.model.embed_contexts(asked))
+
+        def search_at(snapshot: Snapshot) -> tuple[list[Hit], SearchExplanation]:
+            shards = self._snapshots.filtered(snapshot, self._catalog, where, excluded)
+            return explained(shards, query, as_k(k), self._catalog.entries_by_key)
+
+        hits, certificate = self._at_one_moment(search_at)
+        return Hits(hits, True, (time.perf_counter() - start) * 1000), certificate
+
     def _search(
-        self, head: SearchHead, contexts: EncodedContexts, k: int, where: str | None, exclude: Sequence[Any], fast: bool
+        self, contexts: EncodedContexts, k: int, where: str | None, exclude: Sequence[Any], fast: bool
     ) -> list[tuple[list[Hit], bool]]:
         """Returns the hits of each context, and True if they are proven; all belong to one moment."""
+
+        def search_at(snapshot: Snapshot) -> list[tuple[list[Hit], bool]]:
+            directions, head = snapshot.directions if fast else None, (self._reader or self.model).head
+            queries = [Query(head, contexts[row : row + 1], directions) for row in range(len(contexts))]
+            tops = search(self._snapshots.filtered(snapshot, self._catalog, where, exclude), queries, k)
+            entries = self._catalog.entries_by_key(np.unique(np.concatenate([top.keys for top in tops])).tolist())
+            return [(ranked_hits(top, entries, k), top.proven) for top in tops]
+
+        return self._at_one_moment(search_at)
+
+    def _at_one_moment(self, use: Callable[[Snapshot], T]) -> T:
+        """Returns what `use` makes of the index as it is now."""
         failed = -1
         while True:
             with self._catalog.read_transaction():
@@ -157,11 +192,7 @@ class Index:
                         raise
                     failed = version
                     continue
-                directions = snapshot.directions if fast else None
-                queries = [Query(head, contexts[row : row + 1], directions) for row in range(len(contexts))]
-                tops = search(self._snapshots.filtered(snapshot, self._catalog, where, exclude), queries, k)
-                entries = self._catalog.entries_by_key(np.unique(np.concatenate([top.keys for top in tops])).tolist())
-                return [(ranked_hits(top, entries, k), top.proven) for top in tops]
+                return use(snapshot)
 
     # --- the index as a whole ---
 
@@ -177,8 +208,7 @@ class Index:
 
     def get(self, id: Any) -> StoredCandidate | None:
         """Returns the candidate of an id, or None."""
-        entry = self._catalog.entries_by_id([id]).get(id)
-        if entry is None:
+        if (entry := self._catalog.entries_by_id([id]).get(id)) is None:
             return None
         return StoredCandidate(entry.text, entry.id, json.loads(entry.fields) if entry.fields else {})
 
@@ -187,40 +217,7 @@ class Index:
 
     def info(self, check: bool = False) -> dict[str, Any]:
         """Returns counts, sizes, fingerprint and health; with `check` every byte is read."""
-        catalog = self._catalog
-        with catalog.read_transaction():
-            records, version, deleted = catalog.shards(), catalog.version, catalog.deleted_since(-1)
-            size, split = sum(record.size for record in records), catalog.metadata("split")
-            about: dict[str, Any] = {
-                "candidates": catalog.count(),
-                "model": catalog.metadata("model"),
-                "decoder": catalog.metadata("decoder"),
-                "fingerprint": catalog.metadata("fingerprint"),
-                **self.computing,
-                "engine": ENGINES[False],
-                "format": int(catalog.metadata("format") or 0),
-                "state": catalog.metadata("state"),
-                "width": None,
-                "stored": catalog.metadata("stored"),
-                "fields": sorted(catalog.fields()),
-                "shards": len(records),
-                "vectors": 0,
-                "removed": len(deleted),
-                "bytes": {"shards": size, "texts": catalog.path.stat().st_size},
-                "bytes_per_candidate": round(size / (catalog.count() + len(deleted))) if records else None,
-                "health": "good",
-            }
-        about |= {"split": split, "documents": about["candidates"], "passages": 0} if split else {}
-        try:
-            for record in records:
-                self._add_shard(about, Shard(self.folder / SHARD_FOLDER, record), deleted, check)
-            if check:
-                catalog.check()
-        except TwofoldError as error:
-            if isinstance(error, MissingShardError) and catalog.version != version:  # shards were merged meanwhile
-                return self.info(check)
-            about["health"] = str(error)
-        return about
+        return info(self.folder, self._catalog, self.computing, check)
 
     @property
     def model_name(self) -> str | None:
@@ -236,18 +233,7 @@ class Index:
     @property
     def computing(self) -> dict[str, str]:
         """Precision and runtime that candidates were encoded with, which queries and further candidates keep."""
-        known = {name: self._catalog.metadata(name) for name in ("precision", "runtime")}
-        return {name: value for name, value in known.items() if value is not None}
-
-    def _add_shard(self, about: dict[str, Any], shard: Shard, deleted: Rows, check: bool) -> None:
-        """Adds the numbers of a shard to those of the index."""
-        count, about["width"] = shard.shape
-        about["vectors"] += count
-        if "passages" in about:
-            about["passages"] += len(shard) - len(shard.rows_of(deleted))
-        about["engine"] = ENGINES[shard.places is not None]
-        if check:
-            shard.check()
+        return {name: value for name in ("precision", "runtime") if (value := self._catalog.metadata(name)) is not None}
 
     def given_ids(self, words: Iterable[str]) -> list[Any]:
         """Converts ids that a user typed: digits are a number, unless a candidate has them as a text."""
@@ -262,6 +248,12 @@ class Index:
     def close(self) -> None:
         self._catalogs.close()
 
+    def renew(self) -> None:
+        """Renews, in a forked process, locks that threads of the parent may hold and connections that are its."""
+        forks.PARENT_CATALOGS.append(self._catalogs)
+        self._catalogs = CatalogPerThread(self.folder)
+        self._snapshots.renew_lock()
+
     def __enter__(self) -> Self:
         return self
 
@@ -271,27 +263,6 @@ class Index:
     @property
     def _catalog(self) -> Catalog:
         return self._catalogs.current()
-
-
-_OPEN: weakref.WeakSet[Index] = weakref.WeakSet()
-_PARENT_CATALOGS: list[CatalogPerThread] = []
-"""Catalogs of the process from which this one was forked: to close one would undo the parent's locks."""
-
-
-def _before_fork() -> None:
-    for index in list(_OPEN):
-        index._catalogs.close()
-
-
-def _after_fork_in_child() -> None:
-    """Renews locks, which threads of the parent may hold, and connections, which belong to the parent."""
-    for index in list(_OPEN):
-        _PARENT_CATALOGS.append(index._catalogs)
-        index._catalogs = CatalogPerThread(index.folder)
-        index._snapshots.renew_lock()
-
-
-os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 def _load_by_torch(name: Folder, _: Mapping[str, str]) -> Ranker:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
@@ -19,14 +19,19 @@ def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
     """Compiles on first use, and caches the result for the next process if numba finds a folder to write to."""
 
     def compile_(function: Kernel) -> Kernel:
-        uncached: Any = njit(nogil=True, **options)(function)
-        try:
-            cached: Any = njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # no folder can be written to
-            return cast(Kernel, uncached)
+        @functools.cache
+        def versions() -> tuple[Any, Any]:
+            from numba import njit  # takes as long as many a search
+
+            uncached: Any = njit(nogil=True, **options)(function)
+            try:
+                return njit(nogil=True, cache=True, **options)(function), uncached
+            except RuntimeError:  # no folder can be written to
+                return uncached, uncached
 
         @functools.wraps(function)
         def kernel(*arguments: Any) -> Any:
+            cached, uncached = versions()
             try:
                 return cached(*arguments)
             except OSError:  # the folder is full, or cannot be written to any more
@@ -35,6 +40,11 @@ def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
         return cast(Kernel, kernel)
 
     return compile_
+
+
+def are_loaded() -> bool:
+    """Returns True if kernels can be called at once, False if numba has to be imported first."""
+    return "numba" in sys.modules
 
 
 @compiled()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from twofold.errors import NOT_NUMBERS, TwofoldError
 from twofold.index.bounds import BLOCK, Bounds, loose_together
-from twofold.index.kernels import dot_products
+from twofold.index.kernels import are_loaded, dot_products
 from twofold.index.products import integers_pay
 from twofold.index.quantized import Floats, QuantizedDirections, QuantizedProjections, QuantizedVectors, Rows
 from twofold.index.top_k import LOWEST, TopK, highest, score_down
@@ -25,6 +25,8 @@ SCAN_LIMIT = 4096
 """Maximum number of candidates that are all scored at once, because bounds do not pay."""
 SCAN_PRODUCTS = 1 << 15
 """Maximum number of dot products that this may take."""
+COLD_LIMIT, COLD_PRODUCTS = 1 << 15, 1 << 21
+"""Both maxima before the first kernel of a process is loaded, which takes half a second (measured)."""
 SCAN_BLOCK = 2048
 """Rows that are scored at a time, if all are: their products stay in the processor's cache."""
 SEEDS = 24
@@ -169,7 +171,7 @@ def exact_top_k(query: Query, stored: StoredVectors, k: int, floor: float = -np.
     """
     seeds, top = SEEDS + 2 * k, TopK(k, floor, stored.documents)
     vectors = query.groups[..., 0].size
-    if len(stored) <= max(min(SCAN_LIMIT, SCAN_PRODUCTS // vectors), seeds):
+    if len(stored) <= max(_scan_limit(vectors), seeds):
         return _score_all(query, stored, top)
     if query.bounds.wide:
         return _directly(query, stored, seeds, top)
@@ -224,6 +226,12 @@ def approximate_top_k(query: Query, stored: StoredVectors, k: int, floor: float 
     top.proven = False
     top.add(rows, query.score(stored.vectors(rows)))
     return top
+
+
+def _scan_limit(vectors: int) -> int:
+    """Number of candidates up to which all are scored at once, for a context of so many vectors."""
+    limit, most = (SCAN_LIMIT, SCAN_PRODUCTS) if are_loaded() else (COLD_LIMIT, COLD_PRODUCTS)
+    return min(limit, most // vectors)
 
 
 def _score_all(query: Query, stored: StoredVectors, top: TopK) -> TopK:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ from twofold.data.passages import Split
 from twofold.errors import TwofoldError
 from twofold.index.catalog import BUILDING, LOCK_WAIT, READY, Catalog
 from twofold.index.database import CATALOG_FILE, VERSION_FILE, Entry, create_catalog
+from twofold.index.encoding import StartWorkers, Wait, Workers, begin
 from twofold.index.incoming import Incoming, Part, changes, fields_of, parts_of
 from twofold.index.new_rows import NewRows
-from twofold.index.places import Places
 from twofold.index.quantized import Floats, Rows, principal_directions
 from twofold.index.shards import ShardFiles
 from twofold.progress import Report, bar
@@ -34,12 +34,32 @@ if TYPE_CHECKING:
 
 LOCK_FILE = ".lock"
 STORED = ("float32", "float16", "int8")
-PIECE = 512
-"""Number of texts whose vectors, if a text has several, are held at a time with the padding of the longest."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Candidates that are written at once."""
+
+    part: Part
+    replaced: Sequence[int] = ()
+    """Keys of the candidates that these replace."""
+    updated: Sequence[Entry] = ()
+    """Candidates of which only the fields change."""
+    before: int = 0
+    """Number of texts that were read before."""
+    encoded: Wait | None = None
+    """Gives the vectors."""
 
 
 def build_index(
-    folder: Path, model: Ranker, name: str, texts: Texts, stored: str | None, split: Split | None, show: bool
+    folder: Path,
+    model: Ranker,
+    name: str,
+    texts: Texts,
+    stored: str | None,
+    split: Split | None,
+    show: bool,
+    start_workers: StartWorkers | None = None,
 ) -> None:
     """Builds an index, or continues a build that was cut short: texts that count already are not encoded again."""
     if model.joined:
@@ -52,27 +72,30 @@ def build_index(
     _check_folder(folder)
     with held(folder / LOCK_FILE, "building an index"):
         if not os.path.exists(folder / CATALOG_FILE):
-            settings = {"model": name, "fingerprint": fingerprint, "decoder": model.kind, "stored": stored}
-            settings |= model.computing
-            if model.is_reversed:
-                settings["reversed"] = "yes"
-            if split is not None:
-                settings |= {"split": str(split), "documents": "0"}
-            create_catalog(folder, {**settings, "source": source, "state": BUILDING, "next_key": "1"})
+            about = {"fingerprint": fingerprint, "source": source, "state": BUILDING, "next_key": "1"}
+            create_catalog(folder, _settings(model, name, stored, split) | about)
         writer = Writer(folder, model)
         catalog = writer.catalog
         with writer.session():
             catalog.check_model(model, name)
             if catalog.metadata("state") == READY:
-                raise TwofoldError(
-                    f"{folder}: there is an index already; change it with `twofold index add`, or remove it"
-                )
+                said = "there is an index already; change it with `twofold index add`, or remove it"
+                raise TwofoldError(f"{folder}: {said}")
             given = (source, stored, None if split is None else str(split), model.computing["precision"])
             if tuple(map(catalog.metadata, ("source", "stored", "split", "precision"))) != given:
                 raise TwofoldError(f"{folder}: was begun with other texts or settings; remove it and build anew")
-            writer.write(incoming, 0, total, show)
+            left = total - catalog.count()
+            with start_workers(model, left) if start_workers else contextlib.nullcontext() as workers:
+                writer.write(incoming, 0, total, show, workers)
             writer.shards.merge_all()
             writer.set_metadata("state", READY)
+
+
+def _settings(model: Ranker, name: str, stored: str, split: Split | None) -> dict[str, str]:
+    """Settings of a new index, as the catalog keeps them."""
+    settings = {"model": name, "decoder": model.kind, "stored": stored, **model.computing}
+    settings |= {"reversed": "yes"} if model.is_reversed else {}
+    return settings | ({"split": str(split), "documents": "0"} if split is not None else {})
 
 
 class Writer:
@@ -146,27 +169,35 @@ class Writer:
         assert self.model is not None
         return Incoming(texts, self.model.candidates)
 
-    def write(self, incoming: Incoming, start: int, total: int, show: bool) -> int:
+    def write(self, incoming: Incoming, start: int, total: int, show: bool, workers: Workers | None = None) -> int:
         """Inserts or replaces every candidate that is not there unchanged; returns the number of these."""
-        seen = changed = 0
-        split = self.catalog.metadata("split")
+        changed, changes = 0, self._changes(incoming, start, workers)
+        with bar("reading texts", total, show=show) as report:
+            for change in changes if workers is None else _one_ahead(changes):
+                report(change.before)
+                if change.part.candidates or change.updated:
+                    self._commit(change, report)
+                    changed += len(change.part.candidates) + len(change.updated)
+            report(total)
+        return changed
+
+    def _changes(self, incoming: Incoming, start: int, workers: Workers | None) -> Iterator[Change]:
+        """Yields what is to be written, which workers begin to encode."""
+        seen, split = 0, self.catalog.metadata("split")
         assert self.model is not None
         splitter = self.model.candidates.splitter(Split.of(split)) if split else None
-        with bar("reading texts", total, show=show) as report:
-            for chunk in incoming.chunks(start):
-                known = self.catalog.entries_by_id(list(chunk))
-                new = {id: given for id, given in chunk.items() if id not in known or changes(known[id], given)}
-                same_text = [(known[id], fields_of(given)) for id, given in chunk.items() if id not in new]
-                updated = [replace(entry, fields=fields) for entry, fields in same_text if entry.fields != fields]
-                changed += len(new) + len(updated)
-                done = seen
-                for part in parts_of(new, splitter) if new or updated else ():
-                    replaced = [known[id].key for id in part.candidates if id in known]
-                    self._commit(part, replaced, updated, lambda read, before=done: report(before + read))
-                    done, updated = done + len(part.candidates), []
-                seen += len(chunk)
-                report(seen)
-        return changed
+        for chunk in incoming.chunks(start):
+            known = self.catalog.entries_by_id(list(chunk))
+            new = {id: given for id, given in chunk.items() if id not in known or changes(known[id], given)}
+            same_text = [(known[id], fields_of(given)) for id, given in chunk.items() if id not in new]
+            updated = [replace(entry, fields=fields) for entry, fields in same_text if entry.fields != fields]
+            done = seen
+            for part in parts_of(new, splitter):
+                replaced = [known[id].key for id in part.candidates if id in known]
+                encoded = begin(self.model, list(dict(part.texts()).values()), workers)
+                yield Change(part, replaced, updated, done, encoded)
+                done, updated = done + len(part.candidates), []
+            seen += len(chunk)
 
     def _refuse_known_ids(self, incoming: Incoming, start: int) -> None:
         for chunk in incoming.chunks(start):
@@ -180,16 +211,15 @@ class Writer:
         with self.catalog.write_transaction():
             self.catalog.set_metadata(name, value)
 
-    def _new_rows(self, keys: Rows, part: Part, report: Report) -> NewRows:
+    def _new_rows(self, keys: Rows, change: Change, report: Report) -> NewRows:
         """Returns the vectors of candidates as they are stored; equal texts are encoded once."""
         assert self.model is not None
-        stored, several = str(self.catalog.metadata("stored")), self.model.head.several
-        given = part.texts()
-        texts, unique = [text for text, _ in given], dict(given)
-        number = {text: place for place, text in enumerate(unique)}
-        vectors, counts = self._read(list(unique.values()), PIECE if several else len(unique), report)
-        rows = np.array([number[text] for text in texts])
-        vectors, counts = vectors[Places(counts).of(rows)], counts[rows]
+        assert change.encoded is not None
+        stored, several, part = str(self.catalog.metadata("stored")), self.model.head.several, change.part
+        texts = [text for text, _ in part.texts()]
+        number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        encoded = change.encoded(report).take(np.array([number[text] for text in texts]))
+        vectors, counts = encoded.vectors, encoded.counts
         with np.errstate(over="ignore"):
             vectors = vectors.astype("float32" if stored == "int8" else stored, copy=False)
         for place in np.flatnonzero(~np.isfinite(vectors).all(1)).tolist():
@@ -202,18 +232,6 @@ class Writer:
             return NewRows.several(keys, vectors, counts, stored).with_spans(part.spans)
         return NewRows.single(keys, vectors, self._directions(vectors), stored).with_spans(part.spans)
 
-    def _read(self, texts: Sequence[Any], step: int, report: Report) -> tuple[Floats, NDArray[Any]]:
-        """Returns the vectors of all texts, one text after another, and the number of each; reads `step` at a time."""
-        assert self.model is not None
-        parts = []
-        for start in range(0, len(texts), step):
-            piece = self.model.embed_candidates(
-                texts[start : start + step], lambda done, read=start: report(read + done)
-            )
-            parts.append(self.model.head.stored(piece))
-        vectors = np.concatenate([part.present.cpu().numpy() for part in parts])
-        return vectors, np.concatenate([part.counts.cpu().numpy() for part in parts])
-
     def _directions(self, vectors: NDArray[Any]) -> Floats:
         """Directions of the projections; the first are a guess, merging all shards learns better ones."""
         directions = self.catalog.directions()
@@ -223,22 +241,33 @@ class Writer:
                 self.catalog.set_directions(directions)
         return directions
 
-    def _commit(self, part: Part, deleted: Sequence[int], updated: Sequence[Entry], report: Report) -> None:
+    def _commit(self, change: Change, report: Report) -> None:
         """Writes one shard and one transaction: all of it counts, or nothing."""
-        first = int(self.catalog.metadata("next_key") or 1)
+        first, part = int(self.catalog.metadata("next_key") or 1), change.part
         numbered = enumerate(part.candidates.items(), start=first)
         entries = [Entry(key, id, candidate.text, fields_of(candidate)) for key, (id, candidate) in numbered]
         records = []
         if entries:
             keys, per_candidate = np.arange(first, first + len(entries)), sum(part.rows()) / len(entries)
-            rows = self._new_rows(keys, part, lambda read: report(int(read / per_candidate)))
+            rows = self._new_rows(keys, change, lambda read: report(change.before + int(read / per_candidate)))
             records = [self.shards.write([rows])]
         with self.catalog.write_transaction():
-            self.catalog.delete(deleted)
+            self.catalog.delete(change.replaced)
             self.catalog.insert(entries)
-            self.catalog.update_fields(updated)
+            self.catalog.update_fields(change.updated)
             self.catalog.replace_shards([], records)
         self.shards.merge_small()
+
+
+def _one_ahead(changes: Iterator[Change]) -> Iterator[Change]:
+    """Yields each change when the next has begun to be encoded."""
+    waiting: Change | None = None
+    for change in changes:
+        if waiting is not None:
+            yield waiting
+        waiting = change
+    if waiting is not None:
+        yield waiting
 
 
 def _as_stored(stored: str | None, model: Ranker) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -13,8 +14,9 @@ from twofold.layers.blocks import dropout
 from twofold.types import Hidden
 
 ImageNorm = Literal["batch", "group"]
-Activation = Literal["relu", "silu", "gelu"]
+Activation = Literal["relu", "relu6", "silu", "gelu"]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu_, "silu": F.silu, "gelu": F.gelu}
+_ACTIVATIONS["relu6"] = partial(F.relu6, inplace=True)
 _GROUP = 8
 """Channels in each group of GroupNorm."""
 _NARROW = 16
@@ -42,10 +44,17 @@ class Convolution(nn.Module):
     """Convolution with a norm and an optional activation."""
 
     def __init__(
-        self, channels: int, width: int, norm: ImageNorm, activation: Activation | None, size: int = 3, stride: int = 1
+        self,
+        channels: int,
+        width: int,
+        norm: ImageNorm,
+        activation: Activation | None,
+        size: int = 3,
+        stride: int = 1,
+        groups: int = 1,
     ) -> None:
         super().__init__()
-        self.convolution = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)
+        self.convolution = nn.Conv2d(channels, width, size, stride, size // 2, groups=groups, bias=False)
         self.norm = image_norm(norm, width)
         self.activation = activation
         nn.init.kaiming_normal_(self.convolution.weight, mode="fan_out", nonlinearity="relu")

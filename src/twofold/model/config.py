@@ -229,7 +229,8 @@ def _ranker_within(config: ModelConfig, longest: int, frame: Frame) -> ModelConf
     output = cast(RankingOutput, task.output)
     context = min([longest, *config.input.limits().values()])
     candidate = min([longest, *output.candidate.limits().values()])
-    if cast(RankingDecoderConfig, task.decoder).joined:
+    decoder = cast(RankingDecoderConfig, task.decoder).limited(longest)
+    if decoder.joined and decoder.joint_limit() is None:
         room = longest + len(frame) - len(frame.between)  # for two texts that share one frame
         # A context gives way to a candidate, down to half of the room.
         context = max(min(context, room - candidate), min(context, room // 2))
@@ -240,7 +241,8 @@ def _ranker_within(config: ModelConfig, longest: int, frame: Frame) -> ModelConf
     input, candidates = config.input.limited(context), output.candidate.limited(candidate)
     changes = {"input": (config.input, input), "output.candidate": (output.candidate, candidates)}
     _say_lowered(config.encoder, longest, changes)
-    return replace(config, input=input, tasks={MAIN: replace(task, output=replace(output, candidate=candidates))})
+    task = replace(task, decoder=decoder, output=replace(output, candidate=candidates))
+    return replace(config, input=input, tasks={MAIN: task})
 
 
 def _say_lowered(encoder: EncoderConfig, longest: int, changes: dict[str, tuple[InputConfig, InputConfig]]) -> None:

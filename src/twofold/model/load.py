@@ -1,4 +1,4 @@
-"""Loading of models by folder, by hub id, or by the name of a default model."""
+"""Loading of models by folder, by hub id, or by the name of a named model."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from twofold import storage
-from twofold.config import Role, part_config
-from twofold.data.backbones import folder_of
+from twofold.config import Role, part_config, structure
+from twofold.data.named_models import MODELS, RECORD, folder_of
 from twofold.data.tokenizer import TextTokenizer
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError, listed
 from twofold.inputs import INPUT
 from twofold.inputs.text import Config as TextInput
-from twofold.model import saved, sentences
+from twofold.inputs.text import Tokens
+from twofold.model import cross_encoders, saved, sentences
 from twofold.model.config import MAIN, ModelConfig, Task, within_positions
 from twofold.model.model import Model
 from twofold.model.ranker import Ranker
 from twofold.model.sentence_misfits import POOLINGS, check_widths, misfits_of
+from twofold.model.starting import Start, Weights, saved_start
 from twofold.outputs.ranking import Config as RankingOutput
 
-DEFAULT, MULTILINGUAL = "default", "default-multilingual"
 ALONE = "a recipe takes its network alone: encoder: {kind: pretrained, name: ...}"
 LONGEST = 256
 """Maximum number of tokens for backbones that do not state their own."""
@@ -46,12 +47,37 @@ def load(name: str | Path, allow_code: bool = False) -> Model:
 
 
 def is_backbone_name(name: str) -> bool:
-    """Returns True for `default`, `default-multilingual`, a backbone's folder, and a hub id."""
+    """Returns True for a named model, a backbone's folder, and a hub id."""
     folder = Path(name)
-    if name in (DEFAULT, MULTILINGUAL) or saved.is_backbone(folder) or (folder / sentences.MODULES).is_file():
+    if name in MODELS or saved.is_backbone(folder) or (folder / sentences.MODULES).is_file():
         return True
     on_hub = name.count("/") == 1 and not folder.is_absolute() and not name.startswith(".")
     return on_hub and not folder.exists() and not folder.parent.is_dir()  # a typing error in runs/... is no owner/name
+
+
+def read_start(name: str | Path) -> Start:
+    """Returns the model of a name or folder, to start a training from its weights."""
+    if not starts_as_backbone(name):
+        return saved_start(name)
+    folder = Path(folder_of(str(name)))
+    record = next(file for file in (folder / RECORD, *sorted(folder.glob("*.safetensors")), folder) if file.exists())
+
+    def weights() -> Weights:
+        model = zero_shot(str(name))
+        return Weights(saved.unique_tensors(model), tuple(task.decoder for task in model.config.tasks.values()))
+
+    return Start(folder, record, lambda: encoder_named(str(name)).own_tokenizer(), weights)
+
+
+def encoder_named(name: str) -> EncoderConfig:
+    """Returns the settings of the encoder that reads the weights of a named model or a backbone's folder."""
+    settings = MODELS[name].encoder if name in MODELS else {"kind": "pretrained", "name": name}
+    return structure(settings, EncoderConfig)
+
+
+def starts_as_backbone(name: str | Path) -> bool:
+    """Returns True for a named model and for a backbone's folder; hub ids have nothing that tells a change."""
+    return str(name) in MODELS or (is_backbone_name(str(name)) and Path(name).is_dir())
 
 
 def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
@@ -63,14 +89,24 @@ def load_ranker(name: str | Path, allow_code: bool = False) -> Ranker:
 
 
 def zero_shot(name: str) -> Ranker:
-    """Builds a bi-encoder without training: both sides are pooled as the backbone was trained."""
-    if name == MULTILINGUAL:
-        return _bi_encoder(_part("encoders", "text_convnet", weights=name), {"pooling": "summary"})
+    """Builds a ranker without training: a bi-encoder pooled as its backbone was trained, or a cross-encoder."""
+    if name in MODELS and "weights" in MODELS[name].encoder:
+        return _of_own_encoder(name)
     folder = folder_of(name)
     backbone = sentences.read_sentence_folder(folder)
+    if (backbone is None or backbone.pooling is None) and (classifier := cross_encoders.read_classifier(folder)):
+        return cross_encoders.cross_encoder(name, folder, classifier)
     if backbone is None:  # a backbone of transformers, which says nothing of sentences
         return _bi_encoder(_part("encoders", "pretrained", name=name), {"pooling": "mean"})
     return _of_sentences(name, folder, backbone)
+
+
+def _of_own_encoder(name: str) -> Ranker:
+    """Builds the bi-encoder of weights that an encoder of ours reads."""
+    encoder = encoder_named(name)
+    if not issubclass(Tokens, encoder.reads):
+        raise TwofoldError(f"{name}: weights of an encoder, and no model by itself; train one: encoder={name}")
+    return _bi_encoder(encoder, {"pooling": "summary"})
 
 
 def _of_sentences(name: str, folder: str, backbone: sentences.SentenceFolder) -> Ranker:

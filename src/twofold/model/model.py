@@ -24,6 +24,7 @@ from twofold.model import describing, encoding, explaining, predicting, saved, s
 from twofold.model.batches import BatchRows, as_rows, checked, repeated
 from twofold.model.candidates import Candidates
 from twofold.model.config import ModelConfig, building
+from twofold.model.starting import Start, saved_start
 from twofold.outputs import Output
 from twofold.results import DecoderOutput, Hits
 from twofold.types import Batch, Decoder, Encoder, Example, Hidden, InputSpec, Loss
@@ -77,8 +78,7 @@ class Model(nn.Module):
         shared = getattr(self.encoder, "embedding", None)
         source = self.tokenizers.get(INPUT, next(iter(self.tokenizers.values())))
         for name in (name for name in self.decoders if name in self.tokenizers):
-            part = cast(Any, self.decoders[name])
-            table = getattr(part, "embedding", None)
+            table = getattr(part := cast(Any, self.decoders[name]), "embedding", None)
             same = self.tokenizers[name].fingerprint() == source.fingerprint()
             if shared is None or table is None or table.weight.shape != shared.weight.shape or not same:
                 raise TwofoldError(
@@ -111,10 +111,13 @@ class Model(nn.Module):
         self.config.encoder.fill(self.encoder, anyway)
 
     def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
+        """Loads the encoder's weights from another model's folder; all of them must fit unless `anyway`."""
+        self.take(saved_start(folder), anyway)
+
+    def take(self, start: Start, anyway: bool = False) -> None:
         """Loads the encoder's weights from another model; all of them must fit unless `anyway`."""
-        other = saved.read(Path(folder), allow_code=False)
-        theirs = {name: value for name, value in saved.read_weights(other).items() if name.startswith("encoder.")}
-        saved.take(self, theirs, other.path, anyway)
+        theirs = {name: value for name, value in start.weights().tensors.items() if name.startswith("encoder.")}
+        saved.take(self, theirs, start.path, anyway)
 
     def encoders(self) -> list[Encoder]:
         """Encoders of the model; two for a ranker with two towers."""
@@ -138,12 +141,14 @@ class Model(nn.Module):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Sets evaluation mode, and restores the mode afterwards."""
-        was = self.training
-        self.eval()
+        learns = self.training
+        if any(module.training for module in self.modules()):  # setting it takes longer than reading a short text
+            self.eval()
         try:
             yield
         finally:
-            self.train(was)
+            if learns:
+                self.train()
 
     def columns(self) -> dict[str, Field]:
         """Cache fields of each row."""
@@ -285,8 +290,8 @@ def make_device(name: str) -> torch.device:
         try:
             device = torch.empty(0, device=name).device
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise TwofoldError(f"the device '{name}' cannot be used here ({reason}); try auto or cpu") from None
+            said = f"the device '{name}' cannot be used here ({str(error).splitlines()[0]}); try auto or cpu"
+            raise TwofoldError(said) from None
         if device.type == "meta":
             raise TwofoldError("the device 'meta' computes nothing; try auto or cpu")
         return device

@@ -73,7 +73,7 @@ def stream(
     prefix: str | None = None,
 ) -> Iterator[str]:
     """Yields pieces of the text as it is generated, greedily unless the options sample; joined, they are the output."""
-    part, output = _text_decoder(model, decoder)
+    part, output = text_decoder(model, decoder)
     options = options or replace(model.config.generate, beam=1, n_best=1)
     if options.beam > 1:
         raise TwofoldError(f"stream: a beam of {options.beam} may revise words that were shown; set beam=1 or sample")
@@ -84,13 +84,23 @@ def stream(
     if shown:
         yield shown
     with model.evaluating():
-        with torch.no_grad():
+        with torch.no_grad(), model.autocast():
             hidden = model.encode_batch(batch)
-        for token in part.stream(hidden, options):
+        for token in _in_precision(model, part.stream(hidden, options)):
             tokens.append(token)
             now = output.text.decode(tokens)
             yield now[len(shown) :]
             shown = now
+
+
+def _in_precision(model: Model, written: Iterator[int]) -> Iterator[int]:
+    """Computes each token in the model's precision, which does not reach into the caller's code between two."""
+    while True:
+        with model.autocast():
+            token = next(written, None)
+        if token is None:
+            return
+        yield token
 
 
 def prefix_input(model: Model) -> TextInput:
@@ -123,7 +133,10 @@ def _raw(model: Model, batch: Batch, part: Decoder, options: GenerateOptions) ->
     """Decoder's result for each row of a batch."""
     if model.writer is not None and (written := model.writer(batch, options)) is not None:
         return checked(written)
-    return checked(part.predict(model.encode_batch(batch), options))
+    if not isinstance(part, TextDecoder):
+        return checked(part.predict(model.encode_batch(batch), options))
+    with model.autocast():  # most of the time is the decoder's, and its scores are float32
+        return checked(part.predict(model.encode_batch(batch), options))
 
 
 def checked(results: Sequence[Any]) -> Sequence[Any]:
@@ -135,7 +148,8 @@ def checked(results: Sequence[Any]) -> Sequence[Any]:
     return results
 
 
-def _text_decoder(model: Model, name: str | None) -> tuple[TextDecoder, TextOutput]:
+def text_decoder(model: Model, name: str | None) -> tuple[TextDecoder, TextOutput]:
+    """Decoder of a name, or the first one, and its output; one that writes no text is an error."""
     part, output = model.decoder(name), model.outputs[model.decoder_name(name)]
     if not isinstance(part, TextDecoder):
         raise TwofoldError(f"the decoder '{model.decoder_name(name)}' does not write text")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
+
+import torch
 
 from twofold.config import kind_of
 from twofold.data.cache import Field
@@ -24,6 +25,7 @@ from twofold.model.batches import as_rows
 from twofold.model.config import MAIN, ModelConfig, building, check_widths
 from twofold.model.model import Model
 from twofold.model.representation import CANDIDATES, CONTEXTS, Chunks, Represented, Side
+from twofold.model.starting import Start
 from twofold.outputs.ranking import CANDIDATE, RankingOutput, RankingTarget, Unread
 from twofold.results import DecoderOutput, Prediction
 from twofold.types import Batch, Encoder, Example, InputSpec, Loss
@@ -65,6 +67,11 @@ class Ranker(Model):
         return cast(RankingDecoder, self.decoders[MAIN])
 
     @property
+    def has_probabilities(self) -> bool:
+        """True if the decoder tells probabilities from scores."""
+        return self.head.probabilities(torch.zeros(1)) is not None
+
+    @property
     def output(self) -> RankingOutput:
         """Ranking output."""
         return cast(RankingOutput, self.outputs[MAIN])
@@ -95,6 +102,7 @@ class Ranker(Model):
         context, candidate = cast(TextInput, self.contexts), cast(TextInput, self.candidates)
         # As long as both in one frame, with what stands between them.
         limit = context.limit + candidate.limit - len(frame) + len(frame.between)
+        limit = min(limit, cast(RankingDecoderConfig, self.config.tasks[MAIN].decoder).joint_limit() or limit)
         return PairInput(context.config, context.text, candidate.text, frame, limit)
 
     def reading_spec(self) -> InputSpec:
@@ -136,13 +144,12 @@ class Ranker(Model):
         elif self.candidate_tower is not None:
             self.candidate_tower.load_state_dict(self.encoder.state_dict())
 
-    def take_weights(self, folder: str | Path, anyway: bool = False) -> None:
+    def take(self, start: Start, anyway: bool = False) -> None:
         """Loads another model's weights: the encoder's must fit unless `anyway`, others are taken where they do."""
-        other = saved.read(Path(folder), allow_code=False)
-        path, theirs = other.path, saved.read_weights(other)
+        path, given = start.path, start.weights()
+        theirs = dict(given.tensors)
         towers = any(name.startswith("candidate_tower.") for name in theirs)
-        decoders = [task.decoder for task in other.config.tasks.values()]
-        if self.joined and not any(isinstance(part, RankingDecoderConfig) and part.joined for part in decoders):
+        if self.joined and not any(isinstance(part, RankingDecoderConfig) and part.joined for part in given.decoders):
             if towers:
                 raise TwofoldError(f"{path}: has a tower for each side, but a cross-encoder reads both with one")
             head = f"decoders.{MAIN}."  # of the ranker to whose score this one adds

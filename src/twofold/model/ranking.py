@@ -38,9 +38,18 @@ def rank(ranker: Ranker, context: Any, candidates: Iterable[Any] | Candidates, k
     if not len(chosen):
         raise TwofoldError("there are no candidates to rank; give at least one")
     k = as_k(k)
-    scores = ranker.score([ranker.check_context(context)], chosen)[0].cpu().numpy()
-    scores = scores[chosen.first]  # a product of matrices may differ in the last digit from column to column
-    hits = [Hit(chosen.texts[number], float(scores[number]), chosen.ids[number]) for number in best(scores, k)]
+    scored = ranker.score([ranker.check_context(context)], chosen)[0].cpu()
+    scored = scored[chosen.first]  # a product of matrices may differ in the last digit from column to column
+    scores, likely = scored.numpy(), ranker.head.probabilities(scored)
+    hits = [
+        Hit(
+            chosen.texts[number],
+            float(scores[number]),
+            chosen.ids[number],
+            probability=None if likely is None else float(likely[number]),
+        )
+        for number in best(scores, k)
+    ]
     return Hits(hits, True, (time.perf_counter() - start) * 1000)
 
 
@@ -112,8 +121,13 @@ def score_pairs(ranker: Ranker, pairs: Iterable[tuple[Text, str]], report: Repor
 
 def embed_candidates(ranker: Ranker, texts: Iterable[Any], report: Report | None = None) -> Vectors:
     """Encodes candidates to the vectors that the decoder scores."""
+    return ranker.keep_candidates(candidate_items(ranker, texts), report)
+
+
+def candidate_items(ranker: Ranker, texts: Iterable[Any]) -> list[Any]:
+    """Items of candidates, such as the token ids of texts."""
     given = ranker.candidates.candidates(list_in_memory(texts, "texts"), blank=True)
-    return ranker.keep_candidates(ranker.candidates.items_of([candidate.read for candidate in given]), report)
+    return ranker.candidates.items_of([candidate.read for candidate in given])
 
 
 def embed_contexts(ranker: Ranker, contexts: Iterable[Any], report: Report | None = None) -> Vectors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from twofold.data.batches import CHUNK_TOKENS
+from twofold.data.batches import CHUNK_TOKENS, least_padded
 from twofold.decoders import Vectors
 from twofold.inputs import INPUT, Input
 from twofold.layers.mixed_precision import float32, widened
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CONTEXTS, CANDIDATES, PAIRS = "contexts", "candidates", "pairs"
 """Names of the things that are read: each side alone, or pairs of both joined."""
+ANY = 10**12
+"""More tokens than a batch has."""
 Seeds = Sequence[Sequence[int]] | None
 
 
@@ -110,6 +112,8 @@ class Chunk:
 
     what: str
     numbers: list[int]
+    tokens: int
+    """Number of tokens, padding included."""
 
 
 class Chunks:
@@ -129,13 +133,16 @@ class Chunks:
             rows = zip(contexts.items, target.asked, strict=True)
             self.items[PAIRS] = [(context, candidates.items[number]) for context, asked in rows for number in asked]
         self.chunks: list[Chunk] = []
-        self.tokens = 0
-        """Number of tokens that are read, padding included."""
         for what, items in self.items.items():
-            lengths = list(map(model.side(what).input.length, items))
-            for numbers in model.side(what).input.groups(items, tokens):
-                self.chunks.append(Chunk(what, numbers))
-                self.tokens += len(numbers) * max(lengths[number] for number in numbers)
+            input = model.side(what).input
+            lengths = list(map(input.length, items))
+            for together in input.groups(items, ANY):  # that may share a chunk at all, such as images of one size
+                for chosen in least_padded([lengths[number] for number in together], tokens):
+                    numbers = [together[number] for number in chosen]
+                    padded = len(numbers) * max(lengths[number] for number in numbers)
+                    self.chunks.append(Chunk(what, numbers, padded))
+
+        self.tokens = sum(chunk.tokens for chunk in self.chunks)
 
     def represent(self, chunk: Chunk) -> Vectors:
         """Representations of a chunk."""
@@ -146,12 +153,23 @@ class Chunks:
 
     def represent_all(self, seeds: Sequence[int] | None = None) -> Represented:
         """Representations of all chunks; `seeds` fix the dropout of each chunk, to be replayed."""
-        parts: dict[str, list[Vectors]] = {what: [] for what in self.items}
-        for number, chunk in enumerate(self.chunks):
+        return self.joined(self.represent_some(range(len(self.chunks)), seeds))
+
+    def represent_some(self, numbers: Sequence[int], seeds: Sequence[int] | None = None) -> dict[int, Vectors]:
+        """Representations of some chunks, by number."""
+        parts = {}
+        for number in numbers:
             if seeds is not None:
                 torch.manual_seed(seeds[number])
-            parts[chunk.what].append(self.represent(chunk))
-        return Represented({what: self._in_order(what, chunks) for what, chunks in parts.items()})
+            parts[number] = self.represent(self.chunks[number])
+        return parts
+
+    def joined(self, parts: Mapping[int, Vectors]) -> Represented:
+        """Joins the representations of all chunks."""
+        sides: dict[str, list[Vectors]] = {what: [] for what in self.items}
+        for number, chunk in enumerate(self.chunks):
+            sides[chunk.what].append(parts[number])
+        return Represented({what: self._in_order(what, chunks) for what, chunks in sides.items()})
 
     def _in_order(self, what: str, parts: list[Vectors]) -> Vectors:
         """Joins the rows of one side's chunks in the order of the batch."""

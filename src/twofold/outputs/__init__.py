@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from twofold.inputs import BatchSizes, Input, InputConfig
 from twofold.results import Mask, Prediction, Tree
 from twofold.types import Batch, HiddenSpec, InputBatch, OutputSpec, Target
 
+Tab = Literal["rank", "write", "look", "labels"]
 Value = TypeVar("Value")
 """Encoded target of one row."""
 
@@ -61,6 +62,8 @@ class OutputConfig(Part):
     """True if it can read two texts."""
     training: ClassVar[Mapping[str, Any]] = {}
     """Defaults of `train` for this type, where they differ."""
+    tab: ClassVar[Tab] = "labels"
+    """Tab of the playground that shows its answers."""
 
     metrics: tuple[str, ...] = field(default=(), kw_only=True)
     """Additional metric families for evaluation: names in `metrics`, modules with a dot in their name, or files

@@ -26,7 +26,7 @@ from twofold.errors import TwofoldError
 from twofold.explaining import Question
 from twofold.inputs import Input
 from twofold.inputs.image import ImageInput, Images, SizedImage, named_image
-from twofold.outputs import ColumnConfig, ColumnOutput
+from twofold.outputs import ColumnConfig, ColumnOutput, Tab
 from twofold.results import Mask, PixelClasses, Prediction, counts_of
 from twofold.results.explanation import Explanation
 from twofold.types import Batch, Classes, HiddenSpec, InputBatch, Target
@@ -43,6 +43,7 @@ class Config(ColumnConfig):
     input: ClassVar[str | None] = "image"
     reads: ClassVar[type[InputBatch]] = Images
     joins: ClassVar[bool] = False
+    tab: ClassVar[Tab] = "look"
 
     column: str = MASK
     """Column that names the mask file; in a plain folder, masks are in `masks/`."""

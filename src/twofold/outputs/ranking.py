@@ -22,7 +22,7 @@ from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError
 from twofold.inputs import INPUT, BatchSizes, Input, InputConfig
 from twofold.inputs.text import Config as TextConfig
-from twofold.outputs import Output, OutputConfig
+from twofold.outputs import Output, OutputConfig, Tab
 from twofold.results import CandidateScores
 from twofold.types import Batch, HiddenSpec, InputBatch, Target
 
@@ -40,6 +40,7 @@ class Config(OutputConfig):
     input: ClassVar[str | None] = "text"
     input_settings: ClassVar[Mapping[str, Any]] = {"column": "context", "max_tokens": 100, "keep": "tail"}
     joins: ClassVar[bool] = False
+    tab: ClassVar[Tab] = "rank"
     training: ClassVar[Mapping[str, Any]] = {
         "epochs": 3,
         "batch_rows": 32,

@@ -20,7 +20,7 @@ from twofold.explaining import Question, stacked_attention
 from twofold.generate.decoder import TextDecoder
 from twofold.inputs import Input, InputConfig
 from twofold.inputs.text import Tokens
-from twofold.outputs import ColumnConfig, Output
+from twofold.outputs import ColumnConfig, Output, Tab
 from twofold.recording import Branch, recorded_attention
 from twofold.results import Hypotheses, Hypothesis, Prediction
 from twofold.results.explanation import BeamHypothesis, Explanation, TokenChoice
@@ -38,6 +38,7 @@ class WrittenConfig(ColumnConfig):
     special_tokens: ClassVar[bool] = False
     writes_text: ClassVar[bool] = True
     joins: ClassVar[bool] = False
+    tab: ClassVar[Tab] = "write"
 
     max_tokens: int = 128
     """Maximum number of tokens of a text, in training and generation."""

@@ -24,6 +24,7 @@ from twofold.inputs import INPUT, BatchSizes, InputConfig
 from twofold.model import Model, Ranker
 from twofold.model.batches import TrainingRows
 from twofold.model.config import Task, within_positions
+from twofold.model.load import read_start
 from twofold.model.sentences import say_left_out
 from twofold.outputs import OutputConfig
 from twofold.progress import Report, bar
@@ -49,7 +50,7 @@ def build_model(recipe: Recipe, folder: Path) -> Model:
         say_left_out(recipe.encoder, (*recipe.input.prompts(), *candidates) if recipe.ranks else ())
         model.start_from(recipe.start_anyway)
     if recipe.start:
-        model.take_weights(recipe.start, recipe.start_anyway)
+        model.take(read_start(recipe.start), recipe.start_anyway)
     return model
 
 

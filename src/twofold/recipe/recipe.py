@@ -19,7 +19,7 @@ from twofold.errors import SeveralErrors, TwofoldError, did_you_mean
 from twofold.metrics import family
 from twofold.model.config import DEFAULT_LOSSES, ModelConfig
 from twofold.model.describing import config_parts
-from twofold.model.saved import CONFIG, read
+from twofold.model.load import read_start
 from twofold.recipe.file import fill_environment, find_recipe, override, read_yaml, recipe_folder
 from twofold.recipe.written import as_written, check_targets, expanded, place_as_written
 from twofold.results.shown import changes, cut, screen
@@ -114,8 +114,8 @@ class Recipe(ModelConfig):
     train: TrainConfig = field(default_factory=TrainConfig)
     """Training: length, batches, optimizer, evaluation, checkpoints."""
     start: str | None = None
-    """Folder of a trained model whose encoder weights are loaded before training; `encoder: FOLDER` also takes the
-    settings of that encoder."""
+    """Folder of a trained model, or named model, whose encoder weights are loaded before training; `encoder: FOLDER`
+    also takes the settings of that encoder."""
     start_anyway: bool = False
     """Starts even if some encoder weights do not fit; those keep their initial values."""
     mine: Mining | None = None
@@ -219,7 +219,7 @@ class Recipe(ModelConfig):
 
     def own_tokenizer(self) -> TextTokenizer | None:
         """Returns the tokenizer that belongs to the weights the training starts from, if there are any."""
-        theirs = read(Path(self.start), allow_code=False).reads if self.start else None
+        theirs = read_start(self.start).tokenizer() if self.start else None
         if theirs is not None and not self.start_anyway:
             return theirs
         # Weights that need not fit may belong to other tokens than those of a backbone.
@@ -236,9 +236,8 @@ class Recipe(ModelConfig):
                 files |= self.input.files(where, setting)
                 for task in self.tasks.values():
                     files |= task.output.files(where, setting)
-        if self.start:  # its `config.json` holds the checksums of weights and tokenizers
-            folder = read(Path(self.start), allow_code=False).path
-            files["start"] = DataFile(self.start, partial(sha256, folder / CONFIG))
+        if self.start:
+            files["start"] = DataFile(self.start, partial(sha256, read_start(self.start).record))
         return files
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from twofold.data.named_models import MODELS
 from twofold.data.tokenizer import TextTokenizer, TokenizerConfig
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.model import Model, Ranker, saved
@@ -50,7 +51,7 @@ def _is_recipe(name: str | Path) -> bool:
 def _recipe_summary(recipe: Recipe) -> Summary:
     """Summary of a model that is not trained yet."""
     notes, made = [], []
-    if recipe.start and not Path(recipe.start).exists():
+    if recipe.start and recipe.start not in MODELS and not Path(recipe.start).exists():
         notes.append(f"start: {recipe.start} does not exist yet; a model that starts there takes its tokenizers")
         recipe = replace(recipe, start=None)
 

@@ -13,6 +13,7 @@ import torch
 
 from twofold.data.cache import Cache
 from twofold.data.files import DataFile, Row
+from twofold.data.named_models import MODELS
 from twofold.errors import TwofoldError, did_you_mean
 from twofold.metrics import evaluate, families_of, metric_directions
 from twofold.model import Model
@@ -108,8 +109,9 @@ def _check_models(recipe: Recipe) -> None:
     mine, teacher = recipe.mine, recipe.teacher
     named = {"start": recipe.start, "mine.model": mine and mine.model, "teacher.model": teacher and teacher.model}
     for setting, name in named.items():
-        # Names that do not lie under runs/ may be hub ids.
-        if name and not Path(name).exists() and (setting == "start" or Path(name).parts[0] == "runs"):
+        if not name or name in MODELS or Path(name).exists():
+            continue
+        if setting == "start" or Path(name).parts[0] == "runs":  # other names may be hub ids
             first = Path(name).name if Path(name).name in recipe_names() else "RECIPE"
             raise TwofoldError(
                 f"{setting}={name}: no such model; train it first, with `twofold train {first} --out {name}`, "

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from twofold.config import Part, kind_of, kinds, part_config, unstructure
-from twofold.decoders import DecoderConfig
+from twofold.data.named_models import MODELS, folder_of
+from twofold.decoders import DecoderConfig, RankingDecoderConfig
 from twofold.encoders import EncoderConfig
 from twofold.errors import TwofoldError
 from twofold.inputs import InputConfig
 from twofold.model.config import MAIN, Task
+from twofold.model.cross_encoders import Classifier, read_classifier
 from twofold.model.saved import is_backbone, read
 from twofold.outputs import OutputConfig
 from twofold.types import InputBatch
@@ -77,21 +79,35 @@ def check_targets(content: Content, tasks: Mapping[str, Task]) -> None:
 
 
 def _with_encoder(content: Content) -> Content:
-    """Replaces a folder in the place of the encoder by its settings and the weights to start from."""
-    folder = content.get("encoder")
-    if not isinstance(folder, str) or not Path(folder).is_dir():
+    """Replaces a folder or a named model in the place of the encoder by its settings and the weights to start from."""
+    name = content.get("encoder")
+    if not isinstance(name, str) or not (name in MODELS or Path(name).is_dir()):
         return content
-    if content.get("start") not in (None, folder):
-        raise TwofoldError(f"recipe.start: {content['start']}, but the encoder is {folder}; give one of the two")
-    if is_backbone(Path(folder)):
-        return {**content, "encoder": {"kind": "pretrained", "name": folder}}
-    encoder = read(Path(folder), allow_code=False).config.encoder
+    if content.get("start") not in (None, name):
+        raise TwofoldError(f"recipe.start: {content['start']}, but the encoder is {name}; give one of the two")
+    if name in MODELS:
+        return _with_scores({**content, "encoder": dict(MODELS[name].encoder)}, name)
+    if is_backbone(Path(name)):
+        return _with_scores({**content, "encoder": {"kind": "pretrained", "name": name}}, name)
+    encoder = read(Path(name), allow_code=False).config.encoder
     several = content.get("decoders")
     decoders = several.values() if isinstance(several, dict) else [content.get("decoder")]
     kinds_written = [_config(DecoderConfig, decoder).output for decoder in decoders]
     if not any(_config(OutputConfig, {"kind": kind}).writes_text for kind in kinds_written):
         encoder = encoder.alone()  # there is no text that could be begun
-    return {**content, "encoder": unstructure(encoder), "start": folder}
+    return {**content, "encoder": unstructure(encoder), "start": name}
+
+
+def _with_scores(content: Content, name: str) -> Content:
+    """Adds the settings and weights of the score, if a cross-encoder takes its encoder from another cross-encoder and
+    has no settings of its own for them."""
+    decoder = content.get("decoder")
+    config = _config(DecoderConfig, decoder)
+    if not isinstance(decoder, dict) or not issubclass(config, RankingDecoderConfig) or not config.joined:
+        return content
+    if decoder.keys() & {"compare", *Classifier.decides} or (classifier := read_classifier(folder_of(name))) is None:
+        return content
+    return {**content, "decoder": {**decoder, **unstructure(classifier.settings())}, "start": name}
 
 
 def _tasks(content: Content) -> dict[str, Content]:

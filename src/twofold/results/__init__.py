@@ -189,6 +189,8 @@ class Hit:
     """Further fields that an index stores for the candidate."""
     passage: Passage | None = None
     """Place of the best passage, if documents are cut into passages."""
+    probability: float | None = None
+    """Probability that the candidate fits, if the scores are logits of one, as those of `default-reranker` are."""
 
     def __repr__(self) -> str:
         return f"Hit({changes(self)})"

@@ -160,6 +160,44 @@ class RankingExplanation(Explained):
 
 
 @dataclass(frozen=True, repr=False)
+class BoundCurve(Explained):
+    """Upper bounds of candidates' scores from the highest down; of many candidates, some places of the curve."""
+
+    rank: NDArray[np.float64]
+    """Places in the order of the bounds, from 1."""
+    quantile: NDArray[np.float64]
+    """Shares of the candidates before these places."""
+    bound: NDArray[np.float32]
+
+
+@dataclass(frozen=True, repr=False)
+class ScoredCandidate(Explained):
+    """Candidate whose score was computed exactly."""
+
+    id: Any
+    bound: float | None
+    score: float
+
+
+@dataclass(frozen=True, repr=False)
+class SearchExplanation(Explained):
+    """Certificate of a search: no bound of a candidate that was not scored reaches the floor."""
+
+    candidates: int
+    """Number of candidates, or of passages, that the filter lets through."""
+    scored: int
+    """Number of those that were scored exactly."""
+    floor: float
+    """Score of the last hit."""
+    gap: float | None
+    """Floor minus the highest bound of those that were not scored, which is positive; None if all were scored."""
+    bounds: BoundCurve | None
+    """Bounds of all candidates; None where a scan scores them all."""
+    scores: tuple[ScoredCandidate, ...]
+    """Best of those that were scored exactly, best first."""
+
+
+@dataclass(frozen=True, repr=False)
 class Explanation(Explained):
     """Explanation of one answer. Fields that a model has nothing to say about stay empty."""
 

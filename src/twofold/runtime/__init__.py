@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from twofold import precision as precisions
 from twofold.errors import TwofoldError, did_you_mean
+from twofold.progress import Once
 
 if TYPE_CHECKING:
     from twofold.model import Model
@@ -23,8 +24,11 @@ INT8 = "int8"
 EXTRA = "pip install 'twofold[fast]'"
 
 
-def install(model: Model, runtime: str = "auto", precision: str = "auto") -> None:
-    """Sets how a loaded model computes: the engine of its encoders and the precision. Training takes it off again."""
+def install(model: Model, runtime: str = "auto", precision: str = "auto", title: str = "the model") -> None:
+    """Sets how a loaded model computes: the engine of its encoders and the precision. Training takes it off again.
+
+    title: name of the model in the line that announces the making of an engine's files
+    """
     import torch
 
     from twofold.runtime.compiled import CompiledEncoder
@@ -38,12 +42,17 @@ def install(model: Model, runtime: str = "auto", precision: str = "auto") -> Non
     if chosen == INT8 and engine is None:
         raise TwofoldError(f"precision={INT8} is for runtime=ctranslate2 on a CPU")
     model.precision = torch.bfloat16 if chosen == "bfloat16" else None
-    if engine is not None and engine.WHOLE:
-        model.writer = Translating(model, engine, chosen)
+    model.writer = None
+    for encoder in model.encoders():
+        encoder.engine = None
+    if engine is None:
+        return
+    announce = Once(f"preparing {engine.__name__.rsplit('.', 1)[-1]} for {title}, once; this takes some seconds")
+    if engine.WHOLE:
+        model.writer = Translating(model, engine, chosen, announce)
         return
     for encoder in model.encoders():
-        if engine is not None:
-            encoder.engine = CompiledEncoder(encoder, engine, engine.__name__.rsplit(".", 1)[-1], chosen)
+        encoder.engine = CompiledEncoder(encoder, engine, chosen, announce)
 
 
 def engine_named(runtime: str, precision: str, any_precision: bool = False) -> ModuleType | None:

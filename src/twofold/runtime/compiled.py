@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,10 +48,12 @@ class Form:
 class CompiledEncoder:
     """Encoder that an engine computes. Each form of batches, such as with segments, has a graph of its own."""
 
-    def __init__(self, encoder: Encoder, engine: ModuleType, name: str, precision: str) -> None:
-        self.encoder, self.engine, self.name, self.precision = encoder, engine, name, precision
+    def __init__(self, encoder: Encoder, engine: ModuleType, precision: str, announce: Callable[[], None]) -> None:
+        self.encoder, self.engine, self.precision, self.announce = encoder, engine, precision, announce
+        self.name = engine.__name__.rsplit(".", 1)[-1]
         self._forms: dict[object, Form | None] = {}
-        self._weights = _versions(encoder)
+        self._tables = [table for module in encoder.modules() for table in _tables(module)]
+        self._weights = self._versions()
         self._process = os.getpid()
 
     def __call__(self, batch: Batch) -> Hidden | None:
@@ -58,7 +61,7 @@ class CompiledEncoder:
         tensors = dict(flatten(batch))
         if any(tensor.device.type != "cpu" for tensor in tensors.values()) or self._process != os.getpid():
             return None
-        if self._weights != _versions(self.encoder):  # someone has changed the weights since
+        if self._weights != self._versions():  # someone has changed the weights since
             return None
         form = self.form(batch)
         if form is None or any(size == 0 for tensor in tensors.values() for size in tensor.shape):
@@ -118,13 +121,13 @@ class CompiledEncoder:
         )
 
     def _make(self, folder: Path, batch: Batch, signature: Signature) -> None:
+        def write(aside: Path) -> None:
+            self.announce()
+            graph.export(self.encoder, batch, signature, aside / store.GRAPH)
+
         if not (folder / store.GRAPH).is_file():
-            if folder.exists():
-                graph.export(self.encoder, batch, signature, folder / store.GRAPH)
-            else:
-                store.add_folder(
-                    folder, lambda aside: graph.export(self.encoder, batch, signature, aside / store.GRAPH)
-                )
+            shutil.rmtree(folder, ignore_errors=True)  # of a graph that was damaged
+            store.add_folder(folder, write)
 
     def _check(
         self, folder: Path, batch: Batch, signature: Signature, hidden: Hidden, threads: int
@@ -163,6 +166,17 @@ class CompiledEncoder:
             largest = max(largest, difference)
         return largest
 
+    def _versions(self) -> list[int]:
+        """Returns a value that changes when any weight or layer is changed in place or replaced."""
+        versions: list[int] = []
+        for table in self._tables:
+            for part in table.values():
+                if isinstance(part, Tensor):
+                    versions += (part._version, part.data_ptr())
+                else:
+                    versions.append(id(part))
+        return versions
+
     def _by_torch(self, batch: Batch) -> Hidden:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             return self.encoder.forward(batch)
@@ -194,7 +208,7 @@ def _has_positions(tensor: Tensor, positions: int) -> bool:
     return tensor.ndim in (2, 3) and tensor.shape[1] == positions
 
 
-def _versions(encoder: Encoder) -> tuple[int, ...]:
-    """Returns a value that changes when any weight is changed in place or replaced."""
-    tensors = [*encoder.parameters(), *encoder.buffers()]
-    return tuple(number for tensor in tensors for number in (tensor._version, tensor.data_ptr()))
+def _tables(module: torch.nn.Module) -> list[Mapping[str, object]]:
+    """Tables of a module that hold its weights and layers; walking through them anew takes longer than a short text."""
+    tables: list[Mapping[str, object]] = [module._parameters, module._buffers, module._modules]
+    return [table for table in tables if table]

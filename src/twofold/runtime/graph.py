@@ -23,6 +23,8 @@ RECURRENT = ("gru", "lstm")
 """Operators of recurrent layers."""
 SOURCES = ("encoders", "layers", "inputs", "types.py")
 """Code that decides what a graph computes, beside the encoder's own file."""
+FORMAT = 2
+"""Version of how graphs are made."""
 
 
 def export(encoder: Encoder, batch: Batch, signature: Signature, path: Path) -> None:
@@ -45,7 +47,8 @@ def export_module(
     shapes = tuple(_free_sizes(tensor) for tensor in tensors) if shapes is None else shapes
     for kind in RECURRENT:  # the exporter's own way to see these would unroll them in the next export
         getattr(getattr(torch.ops.aten, kind).input, "_dispatch_cache", {}).clear()
-    with torch.no_grad(), _quiet():
+    # A graph holds no precision: the engine chooses it, whatever the model computes in while the graph is made.
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), _quiet():
         try:
             program = torch.onnx.export(
                 module,
@@ -66,7 +69,7 @@ def export_module(
 def fingerprint(encoder: Encoder, batch: Batch) -> str:
     """Hash of everything that determines the graph: weights, settings, code, and the form of the batch."""
     digest = hashlib.sha256()
-    digest.update(repr((type(encoder).__qualname__, torch.__version__, sorted(constants(batch)))).encode())
+    digest.update(repr((FORMAT, type(encoder).__qualname__, torch.__version__, sorted(constants(batch)))).encode())
     digest.update(repr([(name, tensor.dtype, constant_sizes(tensor)) for name, tensor in flatten(batch)]).encode())
     digest.update(repr(encoder).encode())
     for name, value in _scalars(encoder):

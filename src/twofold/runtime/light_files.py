@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def can_be_light(ranker: Ranker) -> bool:
 @torch.no_grad()
 def write(ranker: Ranker, folder: Path) -> bool:
     """Writes the files of a ranker, and compares them with it first; returns False if it cannot be done."""
-    if not can_be_light(ranker) or folder.exists():
+    if not can_be_light(ranker) or _can_be_opened(ranker, folder):
         return False
     try:
         with ranker.evaluating(), storage.new_folder(folder) as aside:
@@ -71,6 +72,18 @@ def write(ranker: Ranker, folder: Path) -> bool:
     return True
 
 
+def _can_be_opened(ranker: Ranker, folder: Path) -> bool:
+    """Returns True if the files are there and whole; removes those that are damaged or of another version."""
+    engine = ranker.encoder.engine
+    assert isinstance(engine, CompiledEncoder)
+    if not folder.exists():
+        return False
+    if light_ranker.open_ranker(folder, engine.engine, torch.get_num_threads()) is not None:
+        return True
+    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
 def _about(ranker: Ranker, aside: Path) -> dict[str, Any]:
     ranker.tokenizer.save(aside / TOKENIZER)
     engines = [encoder.engine for encoder in ranker.encoders()]
@@ -80,6 +93,8 @@ def _about(ranker: Ranker, aside: Path) -> dict[str, Any]:
         "format": FORMAT,
         "version": engine.engine.version(),
         "precision": engine.precision,
+        "fingerprint": ranker.fingerprint(),
+        "kind": ranker.kind,
         "softmax_scale": ranker.head.softmax_scale,
         "grouped": ranker.head.several,
         "sha256": {TOKENIZER: storage.sha256(aside / TOKENIZER)},

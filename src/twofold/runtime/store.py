@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from twofold import storage
+from twofold.data import named_models
 from twofold.data.cache import ABOUT, cache_folder
 from twofold.errors import TwofoldError
 from twofold.precision import processor_flags
@@ -162,7 +163,8 @@ def entries() -> dict[str, list[Path]]:
     """Returns the folders of all entries of the cache, by kind."""
     engines = {kind: _folders(cache_folder() / kind) for kind in (FOLDER, RANKERS)}
     data = [folder for folder in _folders(cache_folder()) if (folder / ABOUT).is_file()]
-    return {"data": data, **engines}
+    models = [folder for folder in _folders(cache_folder() / named_models.FOLDER) if not folder.name.startswith(".")]
+    return {"data": data, **engines, named_models.FOLDER: models}
 
 
 def remove(folders: Sequence[Path]) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -38,8 +39,8 @@ SAMPLES = 4
 class Translating:
     """Model that an engine computes as a whole, from the tokens of the input to the hypotheses of the output."""
 
-    def __init__(self, model: Model, engine: ModuleType, precision: str) -> None:
-        self.model, self.engine, self.precision = model, engine, precision
+    def __init__(self, model: Model, engine: ModuleType, precision: str, announce: Callable[[], None]) -> None:
+        self.model, self.engine, self.precision, self.announce = model, engine, precision, announce
         self.name = engine.__name__.rsplit(".", 1)[-1]
         self._vocabulary = cast(Vocabulary, model.outputs[model.decoder_name(None)].spec)
         self._parameters = [module._parameters for module in model.modules() if module._parameters]
@@ -138,7 +139,7 @@ class Translating:
         record = store.known_record(path, self.name, self.precision, self.engine.version(), self._say)
         if not path.is_file():
             shutil.rmtree(folder, ignore_errors=True)
-            store.add_folder(folder, lambda aside: self.engine.convert(self.model, aside))
+            store.add_folder(folder, self._convert)
         try:
             self._translator = self.engine.load(folder, self.precision, self._threads)
         except RuntimeError as error:  # of files beside the weights
@@ -153,6 +154,10 @@ class Translating:
             store.write_record(folder, record)
         store.mark_used(folder)
         return record.refused
+
+    def _convert(self, folder: Path) -> None:
+        self.announce()
+        self.engine.convert(self.model, folder)
 
     @torch.no_grad()
     def _difference(self) -> float:

@@ -230,12 +230,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=dict(about))
 
 
-def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
-    """Reads all tensors of a safetensors file; `remedy` ends the error message if the file is missing or damaged."""
-    from safetensors.torch import load_file
-
-    with _reading(path, "damaged", remedy):
-        return load_file(path)
+def read_tensors(path: Path, remedy: str, names: Iterable[str] | None = None) -> dict[str, Tensor]:
+    """Reads tensors of a safetensors file, by default all; `remedy` ends the error message if the file is missing or
+    damaged."""
+    with _reading(path, "damaged", remedy), safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in (file.keys() if names is None else names)}
 
 
 def tensor_shapes(path: Path, remedy: str) -> dict[str, tuple[int, ...]]:

@@ -19,6 +19,10 @@ NAMING = 1.0
 """Seconds that a process may take to write its name into a lock file that it has just acquired."""
 
 
+class HeldError(TwofoldError):
+    """Error for a folder that another process changes."""
+
+
 @contextlib.contextmanager
 def held(path: Path, doing: str, wait: float = 0.0) -> Iterator[None]:
     """Holds the lock file at `path` while the block runs, so that no other process is `doing` the same there.
@@ -36,7 +40,7 @@ def held(path: Path, doing: str, wait: float = 0.0) -> Iterator[None]:
         state = f"{holder} is {doing} here; wait for it or choose another folder"
         if wait:
             state = f" has been {doing} for {wait:.0f} s{holder}; try later"
-        raise TwofoldError(f"{folder}: another process{state}") from None
+        raise HeldError(f"{folder}: another process{state}") from None
     except FileExistsError:
         raise TwofoldError(f"{folder}: a file, not a folder; choose another folder") from None
     except (OSError, ValueError) as error:  # the latter of a name that no file can have

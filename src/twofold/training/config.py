@@ -89,8 +89,8 @@ class TrainConfig:
     chunk_tokens: int = 1024
     """Rankers: maximum number of tokens (rows × longest) that are encoded at a time (chunk of gradient caching)."""
     memory_tokens: int = 8192
-    """Rankers: number of tokens above which a batch is encoded twice, chunk by chunk (gradient caching), so that memory
-    does not grow with the batch."""
+    """Rankers: number of tokens whose activations are kept for the gradients. Chunks of a larger batch that have no
+    room are encoded twice (gradient caching), so that memory does not grow with the batch."""
 
     def __post_init__(self) -> None:
         least = {

@@ -1,11 +1,12 @@
 """Gradient caching (GradCache, Gao et al., 2021): large batches of a ranker within bounded memory.
 
 The loss needs only the representation of each text. Its gradients are computed first; they are then passed on into the
-encoder chunk by chunk, and each chunk is read a second time with the same dropout.
+encoder chunk by chunk. A chunk whose graph has no room in memory is read a second time with the same dropout.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -28,7 +29,8 @@ class GradientCaching:
     chunk_tokens: int
     """Number of tokens (rows × longest) that are read at a time."""
     memory_tokens: int
-    """Number of tokens above which a batch is read twice, so that memory does not grow with it."""
+    """Number of tokens whose graphs may be in memory at a time; chunks that have no room are read twice, so that memory
+    does not grow with the batch."""
     hard_negatives: bool = False
     """True if a cross-encoder with `compare` learns from the negatives that its comparison scores best."""
 
@@ -38,22 +40,38 @@ class GradientCaching:
             batch = choose_hard_negatives(model, batch)
         target, chunks = model.target_of(batch), Chunks(model, batch, self.chunk_tokens)
         seeds = torch.randint(1 << 62, (len(chunks.chunks),)).tolist()
-        twice = chunks.tokens > self.memory_tokens and len(chunks.chunks) > 1
-        # 1. Represent: without a graph where everything is read a second time.
-        with model.autocast(), torch.set_grad_enabled(not twice):
-            represented = chunks.represent_all(seeds)
+        kept = chunks_with_room(chunks, self.memory_tokens)
+        twice = sorted(set(range(len(chunks.chunks))) - set(kept))
+        # 1. Represent: without a graph what is read a second time. A weight that autocast casts without a graph stays
+        # without one, so the two have an autocast each.
+        with model.autocast(), torch.no_grad():
+            parts = chunks.represent_some(twice, seeds)
+        with model.autocast():
+            represented = chunks.joined(parts | chunks.represent_some(kept, seeds))
         # 2. Cache the gradients of the loss at the representations.
         cached = represented.detached()
         loss = _cache_gradients(model, cached, target, scale)
-        # 3. Pass them on into the encoder.
-        if twice:
-            _read_again(model, chunks, cached, seeds)
-        else:
-            both = [(kept.vectors, cached.kept[what].vectors.grad) for what, kept in represented.kept.items()]
-            learning = [(value, gradient) for value, gradient in both if value.requires_grad]  # not a frozen encoder's
-            if learning:
-                torch.autograd.backward([value for value, _ in learning], [gradient for _, gradient in learning])
+        # 3. Pass them on into the encoder, and free the graphs before others are made.
+        both = [(side.vectors, cached.kept[what].vectors.grad) for what, side in represented.kept.items()]
+        learning = [(value, gradient) for value, gradient in both if value.requires_grad]  # not a frozen encoder's
+        if learning:
+            torch.autograd.backward([value for value, _ in learning], [gradient for _, gradient in learning])
+        _read_again(model, chunks, cached, seeds, twice)
         return loss
+
+
+def chunks_with_room(chunks: Chunks, tokens: int) -> list[int]:
+    """Numbers of the chunks whose graphs may be kept: with them, and one more while it is read again, at most `tokens`
+    tokens have a graph."""
+    numbers = range(len(chunks.chunks))
+    if chunks.tokens <= tokens or len(numbers) == 1:
+        return list(numbers)
+    room, kept = tokens - max(chunk.tokens for chunk in chunks.chunks), []
+    for number in numbers:
+        if chunks.chunks[number].tokens <= room:
+            kept.append(number)
+            room -= chunks.chunks[number].tokens
+    return kept
 
 
 def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, scale: float) -> Loss:
@@ -72,12 +90,12 @@ def _cache_gradients(model: Ranker, cached: Represented, target: RankingTarget, 
     return Loss(total, len(target.tokens))
 
 
-def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[int]) -> None:
-    """Reads each chunk a second time with the same dropout, and passes its gradients on."""
+def _read_again(model: Ranker, chunks: Chunks, cached: Represented, seeds: list[int], numbers: Sequence[int]) -> None:
+    """Reads chunks a second time with the same dropout, and passes their gradients on."""
     with model.autocast():  # around all chunks, which share the weights that it casts
-        for number, chunk in enumerate(chunks.chunks):
-            torch.manual_seed(seeds[number])
-            again = chunks.represent(chunk).vectors
+        for number in numbers:
+            chunk = chunks.chunks[number]
+            again = chunks.represent_some([number], seeds)[number].vectors
             if again.requires_grad:
                 gradient: Tensor | None = cached.kept[chunk.what].vectors.grad
                 assert gradient is not None

@@ -1,4 +1,4 @@
-"""What a search of stored candidates needs of a model, in numpy: torch computes it, or an engine without torch."""
+"""Interfaces of the model in a search of stored candidates, in numpy: torch computes it, or an engine alone."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Named models: pulling, converting, and loading them."""
