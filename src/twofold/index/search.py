@@ -94,7 +94,10 @@ class SharedPass:
         self._queries = queries
         self._candidates: QuantizedVectors | None = None
         self._bounds: dict[Query, Floats] = {}
-        self._memory = _spare.pop() if _spare else np.empty(0, np.float32)
+        try:
+            self._memory = _spare.pop()
+        except IndexError:  # the first pass, or another thread has it
+            self._memory = np.empty(0, np.float32)
 
     def close(self) -> None:
         """Leaves the memory to the next pass."""
